@@ -48,7 +48,7 @@ def test_normal_loss(report):
 def test_presentation(report, tmp_path):
     assert report.contributions is None
     assert report.n_evaluations <= 3000
-    assert "derivative" in str(report)
+    assert "sensitivities" in str(report)
     rows = json.loads(report.to_json())["sensitivities"]
     assert [row["parameter"] for row in rows[:2]] == ["mean", "spread"]
     assert "Sensitivities" in report.save(tmp_path / "risk.html").read_text()

@@ -8,9 +8,9 @@ from scipy.special import ndtri
 from scipy.stats import norm
 
 from nestquad.methods.learned import Pairs
-from nestquad.risk._atoms import Atom
 from nestquad.risk._distribution import LossDistribution
 from nestquad.risk._law import LawOfJ
+from nestquad.risk._scatter import Atom
 from nestquad.risk._targets import Targets
 
 
@@ -31,7 +31,7 @@ def _law(bias: float, sd: float, noise: float, m: int = 4000, seed: int = 0) -> 
 
 
 def _interval(law: LawOfJ, kind: str, level: float) -> tuple[float, float, float]:
-    value, draws = Targets(((kind, level),)).measured(law)
+    value, draws = law.measured(Targets(((kind, level),)))
     low, high = np.quantile(draws[:, 0], [0.025, 0.975])
     return float(value[0]), float(low), float(high)
 

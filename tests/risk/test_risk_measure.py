@@ -419,12 +419,15 @@ def test_contributions_where_j_jumps_with_the_scenario():
     mean = size(theta) * np.exp(noise**2 / 2)
     j = beyond(mean, low) - beyond(mean, low + width)
     tail = j[np.argsort(j.sum(axis=1))[int(0.975 * len(j)) :]].mean(axis=0)
-    hits = 0
-    for seed in range(4):
+    hits, errors = 0, []
+    for seed in range(8):
         found = risk.measure(problem, var=(), es=0.975, budget=10_000, rng=seed).contributions
         lower, upper = found.es[0.975].interval()
         hits += ((lower <= tail) & (tail <= upper)).sum()
-    assert hits >= 7
+        errors.append(found.es[0.975].value - tail)
+    # Storms are the weaker of the two lines: docs/risk.md, "Where it is weak".
+    assert hits >= 12
+    assert np.sqrt(np.mean(np.square(errors))) < 0.05 * tail.sum()
 
 
 def test_contributions_of_given_scenarios():

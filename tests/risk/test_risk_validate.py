@@ -34,6 +34,23 @@ def test_a_proxy_without_a_factor_is_corrected_and_named():
     assert len(report.worst(3)) == 3
 
 
+@pytest.mark.parametrize("cap", [0.95, 0.99])
+def test_a_clipped_proxy_is_outside_and_its_tail_is_known(cap):
+    """min(J, c) does not order scenarios beyond c, where all measures look."""
+    for seed in (0, 2):
+        report = risk.validate(
+            problem(),
+            lambda t: np.minimum(t[:, 0] + t[:, 1], ndtri(cap) * SPREAD),
+            budget=2000,
+            rng=seed,
+        )
+        found = report.var[0.995]
+        assert abs(found.value - EXACT) <= 3 * found.std_error
+        assert found.std_error < 2e-3 * EXACT
+        assert report.rows()[0]["proxy"] == pytest.approx(ndtri(cap) * SPREAD)
+        assert not report.is_good
+
+
 def test_a_shifted_proxy_is_outside_and_the_page_says_so(tmp_path):
     report = risk.validate(problem(), lambda t: t[:, 0] + t[:, 1] - 0.5, budget=1000, rng=0)
     assert report.var[0.995].value == pytest.approx(EXACT, rel=0.01)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from nestquad._typing import Array
+from nestquad.errors import optional_module
 from nestquad.plots._style import INK, SOFT, TEXT_SIZE, axes_or_new, series_styles, style, title
-from nestquad.result import NORMAL_95
 
 
 def plot_proxy(diagnosis: Any, axes: Any = None, name: str = "") -> Any:
     """Draw both figures side by side; returns the two axes."""
     if axes is None:
-        from nestquad.errors import optional_module
-
         optional_module("matplotlib", "Drawing a figure", "plot")
         import matplotlib.pyplot as plt
 
@@ -28,7 +27,7 @@ def plot_proxy(diagnosis: Any, axes: Any = None, name: str = "") -> Any:
 
 def _draw_observed(errors: Any, ax: Any, name: str) -> None:
     look = series_styles(1)[0]
-    observed, half = errors.predicted + errors.mean, NORMAL_95 * np.sqrt(errors.noise)
+    observed, half = errors.predicted + errors.mean, ndtri(0.975) * np.sqrt(errors.noise)
     ax.errorbar(
         errors.predicted, observed, yerr=half, fmt="none", ecolor=look.color, elinewidth=0.5,
         alpha=0.35,
@@ -78,6 +77,6 @@ def _binned(errors: Any, n_bins: int = 12) -> tuple[Array, Array, Array]:
         w = errors.weights[part] / errors.weights[part].sum()
         middle = float(w @ errors.mean[part])
         error = float(np.linalg.norm(w * (errors.mean[part] - middle)))
-        rows.append((float(w @ errors.predicted[part]), middle, NORMAL_95 * error))
+        rows.append((float(w @ errors.predicted[part]), middle, ndtri(0.975) * error))
     x, mean, half = (np.array(column) for column in zip(*rows, strict=True))
     return x, mean, half

@@ -6,8 +6,7 @@ from nestquad.risk._exposure import Exposure
 from nestquad.risk._forecast import Forecast
 from nestquad.risk._greeks import Greeks
 from nestquad.risk._measure import forecast, measure
-from nestquad.risk._portfolios import Incremental
-from nestquad.risk._report import RiskReport
+from nestquad.risk._report import Incremental, RiskReport
 from nestquad.risk._stresses import Stress
 from nestquad.risk._table import from_table
 from nestquad.risk._validate import ValidationReport, validate

@@ -130,7 +130,8 @@ class OutputDraws:
         self.predicted = pairs.mean_of(predicted)
         # Given scenarios are no sample: their pairs have no bootstrap.
         self.chances = law.bootstrap[1] if law.scatter else np.ones((len(law.b), len(self.seen.z)))
-        self.near = targets.dependence(law, self.seen.pairs.s)
+        self.noise = 1.0 / self.seen.trust(np.ones(len(self.seen.z))) - 1.0
+        self.near = law.dependence(targets, self.seen.pairs.s)
         self.column = np.clip(np.searchsorted(law.z, self.seen.z), 0, n - 1)
         self.means = [self._means(k) for k in range(len(law.samples))]
 
@@ -207,7 +208,36 @@ class OutputDraws:
         at = np.arange(len(w)) // (len(w) // len(self.law.s))
         w = np.bincount(at, w / w.sum(), len(self.law.s))
         found, slopes = w @ self._known(k), self._slopes(i, k, np.maximum(w, 0.0))
-        return found + (measure - found.sum()) * slopes, slopes, measure
+        found = found + (measure - found.sum()) * slopes
+        if not self.law.steps:
+            found = found + self._bent(kind, q, k, slopes)
+        return found, slopes, measure
+
+    def _bent(self, kind: Kind, q: float, k: int, slopes: Array) -> Array:
+        """Outputs (p,) beyond β (J − E[J | Ĵ]) at a loss q or beyond it; their sum is zero.
+
+        Where J jumps, outputs are not linear in J given Ĵ. One draw of a pair says where J is, the
+        other has the outputs, so that the noise of x is in one of them alone.
+        """
+        law, pairs, near = self.law, self.seen.pairs, kind != "es"
+        weights = pairs.weights * self.chances[k]
+        b, v = law.b[k][self.column], law.v[k][self.column] + 1e-300
+        trust = v / (v + 2.0 * self.noise)
+        least = _NEAR**2 * (law.variance + law.unexplained) if near else 1e-300
+
+        def chance(mean: Array, variance: Array) -> Array:
+            t = (mean - q) / np.sqrt(variance)
+            return np.exp(-0.5 * t**2) / np.sqrt(variance) if near else ndtr(t)
+
+        found, total = np.zeros(len(slopes)), 1e-300
+        for view in (0, 1):
+            mean = pairs.s + b + trust * (pairs.r[:, view] - b)
+            seen = weights * chance(mean, (1.0 - trust) * v + least)
+            rest = self.observed[:, 1 - view] - self.means[k][self.column]
+            rest = rest - rest.sum(axis=1)[:, None] * slopes
+            found += (seen - weights * chance(pairs.s + b, v + least)) @ rest
+            total += float(seen.sum())
+        return found / total
 
     def draws(self, i: int, whole: Estimate) -> Array:
         """Contributions (1 + K, p) to a measure, which add up to it and to its draws."""
@@ -216,37 +246,7 @@ class OutputDraws:
         value = float(np.atleast_1d(whole.value)[i])
         assert whole.draws is not None
         lacks = np.concatenate([[value], whole.draws.reshape(len(found) - 1, -1)[:, i]]) - measures
-        errors = self._crossings(i, each[0][1])
-        normal = np.random.default_rng(3).standard_normal((len(found) - 1, len(errors)))
-        found[1:] += normal @ errors
         return np.asarray(found + lacks[:, None] * each[0][1])
-
-    def _crossings(self, i: int, slopes: Array) -> Array:
-        """Errors (·, p) of contributions by θ that Ĵ has on the wrong side of a quantile.
-
-        J − Ĵ moves θ across the level, and with them outputs that differ from those of other θ with
-        that Ĵ: to first order the mean of a kernel at the level times residual times such a
-        difference. Its prior is of the size of √v; residuals show it with the noise of x. Errors of
-        single outputs cancel in their sum.
-        """
-        law, pairs = self.law, self.seen.pairs
-        if law.steps:
-            return np.zeros((1, len(slopes)))
-        b, v = law.b[0][self.column], law.v[0][self.column]
-        size = np.sqrt(v + _NEAR**2 * (law.variance + law.unexplained))
-        t = (pairs.s + b - law.samples[0].quantile(self.targets.keys[i][1])) / size
-        kernel = np.exp(-0.5 * t**2) / (np.sqrt(2.0 * np.pi) * size)
-        mass = kernel if self.targets.keys[i][0] == "var" else ndtr(t)
-        w = pairs.weights * kernel / max(float(pairs.weights @ mass), 1e-300)
-        basis = np.stack([np.ones(len(t)), t], axis=1)
-        root = np.sqrt(pairs.weights * kernel)[:, None]
-        fit = np.linalg.lstsq(root * basis, root * self.predicted, rcond=None)[0]
-        other = self.predicted - basis @ fit
-        each = (w * (pairs.r.mean(axis=1) - b))[:, None] * other
-        prior = (w * np.sqrt(v)) @ np.abs(other)
-        gain = prior**2 / np.maximum(prior**2 + (each**2).sum(axis=0), 1e-300)
-        errors = np.concatenate([gain * each.sum(axis=0, keepdims=True), np.sqrt(gain) * each])
-        return np.asarray(errors - errors.sum(axis=1)[:, None] * slopes)
 
 
 def as_estimate(found: Array, like: Estimate) -> Estimate:

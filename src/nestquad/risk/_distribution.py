@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.special import ndtr
@@ -12,19 +12,29 @@ from scipy.special import ndtr
 from nestquad._checks import generator, number, numbers, shown
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError
+from nestquad.functionals import WeightedSample
 from nestquad.plots import axes_or_new, series_styles
 from nestquad.result import NORMAL_95
 from nestquad.risk._targets import Kind, Targets
-
-if TYPE_CHECKING:
-    from nestquad.risk._law import LawOfJ
-    from nestquad.risk._table import Table
 
 # Losses of the curve with its band, evenly in normal scores up to a probability of 3e-7.
 _PLACES, _REACH = 150, 5.0
 # Beyond all losses that are analyzed.
 _LARGEST = 1e300
 _LEVELS = "probabilities strictly between 0 and 1"
+
+
+class Law(Protocol):
+    """Law of J with intervals; `steps` says whether J has given values, with none between them."""
+
+    @property
+    def center(self) -> WeightedSample: ...
+
+    @property
+    def steps(self) -> bool: ...
+
+    def ends(self, targets: Targets, level: float) -> tuple[Array, Array]:
+        """Ends (k,) of intervals of measures."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +56,7 @@ class LossDistribution:
     (24.0, 0.5)
     """
 
-    law: LawOfJ | Table
+    law: Law
 
     def cdf(self, loss: ArrayLike, return_std: bool = False) -> Any:
         """P(J ≤ loss), and its standard error if asked for."""
@@ -66,7 +76,7 @@ class LossDistribution:
     def _measured(self, kind: Kind, at: Array, with_error: bool) -> tuple[Array, Array | None]:
         """Measures of one kind at many levels, and their standard errors."""
         targets = Targets(tuple((kind, float(level)) for level in at.ravel()))
-        value = self.law.values(targets).reshape(at.shape)
+        value = targets.values(self.law.center).reshape(at.shape)
         if not with_error:
             return value, None
         low, high = self.law.ends(targets, 0.95)
@@ -76,12 +86,12 @@ class LossDistribution:
         """n independent losses J."""
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise InputError("n", shown(n), "a number of losses, an integer from 0 on")
-        return self.law.inverse(generator(rng).random(n))
+        return self.law.center.quantiles(generator(rng).random(n))
 
     @cached_property
     def losses(self) -> Array:
         """Losses in increasing order, for a curve."""
-        return np.unique(self.law.inverse(ndtr(np.linspace(-_REACH, _REACH, _PLACES))))
+        return np.unique(self.law.center.quantiles(ndtr(np.linspace(-_REACH, _REACH, _PLACES))))
 
     @cached_property
     def _curve(self) -> tuple[Array, Array]:

@@ -1,14 +1,12 @@
-"""Forecast: evaluations and seconds that a tolerance takes, revised as a run goes on."""
+"""Forecast: evaluations and seconds that a tolerance takes, from the turns of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from nestquad import clock
-from nestquad._typing import Array
+from nestquad.risk._report import RiskReport
 
 
 @dataclass(frozen=True)
@@ -46,47 +44,24 @@ class Forecast:
             f"{self.reached:.3g} times the tolerance"
         )
 
-
-@dataclass
-class Outlook:
-    """Turns of a run towards a tolerance, each with its evaluations and widths of intervals."""
-
-    tol: float
-    rtol: float
-    started: float = field(default_factory=clock.now)
-    turns: list[tuple[int, float, float]] = field(default_factory=list)
-
-    def add(self, n_evaluations: int, value: Array, half_width: Array) -> None:
-        target = np.maximum(self.tol, self.rtol * np.abs(value))
-        ratio = float(np.max(half_width / np.maximum(target, 1e-300)))
-        if np.isfinite(ratio):
-            self.turns.append((n_evaluations, ratio, clock.now() - self.started))
-
-    def forecast(self, notes: tuple[str, ...] = ()) -> Forecast | None:
-        """None before the first interval.
+    @classmethod
+    def of(cls, report: RiskReport, tol: float, rtol: float) -> Forecast | None:
+        """From the turns of a run; None before the first interval.
 
         Errors fall like n^−r. Independent draws have r = 1/2, learning more; r is that of all turns
         so far, between 1/2 and 1, and the forecast is the geometric mean of both.
         """
-        if not self.turns:
+        turns = []
+        for step in report.estimate.trace:
+            target = np.maximum(np.maximum(tol, rtol * np.abs(step.value)), 1e-300)
+            turns.append((step.n_evaluations, float(np.max(step.half_width / target))))
+        turns = [(n, ratio) for n, ratio in turns if np.isfinite(ratio)]
+        if not turns:
             return None
-        (first, before, _), (n, ratio, seconds) = self.turns[0], self.turns[-1]
+        (first, before), (n, ratio) = turns[0], turns[-1]
         rate = 0.5
         if n > first and 0 < ratio < before:
             rate = float(np.clip(np.log(before / ratio) / np.log(n / first), 0.5, 1.0))
         low, high = (int(n * max(ratio, 1.0) ** (1.0 / r)) for r in (rate, 0.5))
         middle = int(np.sqrt(float(low) * float(high)))
-        return Forecast(middle, seconds * middle / n, low, high, n, ratio, notes)
-
-    def watched(self, show: Callable[[int, int, str], None]) -> Callable[[int, int, str], None]:
-        """Progress with the forecast in its message."""
-
-        def shown(done: int, total: int, message: str) -> None:
-            found = self.forecast()
-            if found is None or found.reached <= 1.0:
-                show(done, total, message)
-                return
-            text = f"about {found.n_evaluations:,} evaluations, {found.seconds:.0f} s in all"
-            show(done, max(total, found.n_evaluations), f"{message}; {text}")
-
-        return shown
+        return cls(middle, report.seconds * middle / n, low, high, n, ratio, report.notes)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import gammaincinv, ndtr, ndtri
 
 from nestquad._typing import Array, Indices
 from nestquad.functionals import WeightedSample
 from nestquad.methods.learned import Evidence, Pairs, draw_bias, draw_variances
-from nestquad.risk._atoms import Atom
-
-if TYPE_CHECKING:
-    from nestquad.risk._targets import Targets
+from nestquad.risk._scatter import Atom, Scatter, Shape
+from nestquad.risk._targets import Targets
 
 
 @dataclass(frozen=True)
@@ -30,93 +27,31 @@ class LawSettings:
         Posterior draws: their 2.5 % quantile is known to a quarter of a standard deviation.
     n_points, n_central
         Values of J given Ĵ at each node, in a draw and in the central law.
+    near
+        Standard deviations of Ĵ around a quantile that count as near it: the correction is smooth
+        on the scale of one.
+    few
+        Scenarios beyond a level from which their number is no error of its own, and pairs beyond a
+        threshold below which nothing is taken as decided by Ĵ there.
+    hidden
+        Standard errors by the shape of J given Ĵ that noise hides, in units of what the visible
+        shape changes: they are as large, with a margin for measures that are not linear in it.
     """
 
     n_nodes: int = 4096
     n_draws: int = 128
     n_points: int = 2
     n_central: int = 8
+    near: float = 0.15
+    few: int = 20
+    hidden: float = 1.5
 
 
 DEFAULT = LawSettings()
-Shape: TypeAlias = Literal["shrunk", "sharp", "normal"]
+_OTHERS: tuple[Shape, ...] = ("sharp", "normal")
 # Steps of the Kronecker sequence in three dimensions: powers of the inverse of the root of
 # x⁴ = x + 1 (Roberts 2018, The unreasonable effectiveness of quasirandom sequences).
 _STEPS = 1.2207440846057596 ** -np.arange(1.0, 4.0)
-
-
-@dataclass(frozen=True, eq=False)
-class Scatter:
-    """J given Ĵ at pairs, from which neighboring θ take theirs: a smoothed bootstrap.
-
-    At a pair with mean residual r of noise variance σ², J − Ĵ is N(b + ρ (r − b), (1 − ρ) v) with
-    ρ = v / (v + σ²), which has ρ³ of the skewness of J given Ĵ; b + √ρ (r − b) has the variance v
-    too and ρ^1.5 of the skewness. The change by the second shows the size of the shape that noise
-    hides.
-
-    Shapes
-    ------
-    edges (B − 1,): scores between bins; order (m,) by bin and residual. All others (m,) in that
-    order: bin, column of the nearest node, mean residual, its noise variance, weight, and the bin
-    of pairs that may be at the atom.
-    """
-
-    edges: Array
-    order: Indices
-    bins: Indices
-    column: Indices
-    r: Array
-    noise: Array
-    weights: Array
-    atom: Atom | None = None
-    at_atom: Indices | None = None
-
-    @classmethod
-    def of(cls, law: LawOfJ, seen: Evidence, atom: Atom | None) -> Scatter:
-        r = seen.pairs.r.mean(axis=1)
-        order = np.lexsort((r, seen.bins))
-        column = np.clip(np.searchsorted(law.z, seen.z), 0, len(law.z) - 1)
-        noise = 1.0 / seen.trust(np.ones(len(r))) - 1.0
-        z, last = np.sort(seen.z), np.flatnonzero(np.diff(np.sort(seen.bins)))
-        return cls(
-            0.5 * (z[last] + z[last + 1]),
-            order,
-            seen.bins[order],
-            column[order],
-            r[order],
-            noise[order],
-            seen.pairs.weights[order],
-            atom,
-            None if atom is None else atom.pairs[order],
-        )
-
-    def trust(self, v: Array) -> Array:
-        """ρ (m,) of each pair, for v (n,) at the nodes."""
-        at = v[self.column]
-        return np.asarray(at / (at + self.noise + 1e-300))
-
-    def draw(
-        self, z: Array, u: Array, b: Array, v: Array, chance: Array, shape: Shape
-    ) -> tuple[Array, Indices]:
-        """Standardized J − Ĵ − b at scores z by uniforms (2, n), and the pairs they come from.
-
-        b, v (n,) are at the nodes, `chance` (m,) are bootstrap weights of the pairs. Residuals are
-        shrunk by ρ, or by √ρ if sharp, or have no part in the shape.
-        """
-        bins = np.searchsorted(self.edges, z)
-        total = np.cumsum(self.weights * chance[self.order])
-        ends = np.searchsorted(self.bins, np.arange(len(self.edges) + 1), "right")
-        upper = total[ends - 1]
-        lower = np.concatenate([[0.0], upper[:-1]])
-        wanted = lower[bins] + u[0] * (upper - lower)[bins]
-        pick = np.clip(np.searchsorted(total, wanted, "right"), 0, len(total) - 1)
-        if shape == "normal":
-            return ndtri(u[1]), pick
-        at, rho = v[self.column], self.trust(v)
-        away = (self.r - b[self.column]) / np.sqrt(at + 1e-300)
-        if shape == "sharp":
-            return (np.sqrt(rho) * away)[pick], pick
-        return (rho * away)[pick] + np.sqrt(1.0 - rho)[pick] * ndtri(u[1]), pick
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,30 +163,13 @@ class LawOfJ:
     @cached_property
     def samples(self) -> tuple[WeightedSample, ...]:
         """The law by the best correction, and posterior draws of it."""
-        rng = np.random.default_rng(1)
-        return tuple(self._sample(k, rng) for k in range(len(self.b)))
-
-    @property
-    def center(self) -> WeightedSample:
-        """The law by the best correction."""
-        return self.samples[0] if "samples" in self.__dict__ else self._first
+        rng = np.random.default_rng(4)
+        return (self.center, *(self._sample(k, rng) for k in range(1, len(self.b))))
 
     @cached_property
-    def _first(self) -> WeightedSample:
-        return self.central("shrunk")
-
-    def central(self, shape: Shape) -> WeightedSample:
-        """The law by the best correction, with another shape of J given Ĵ."""
-        return self._sample(0, np.random.default_rng(1), shape)
-
-    def trust_at(self, c: float) -> float:
-        """ρ of pairs whose J may be at a loss c, by the chance that Ĵ leaves undecided."""
-        if self.scatter is None:
-            return 1.0
-        chance = ndtr((self.m - c) / np.sqrt(self.v[0] + 1e-300))[self.scatter.column]
-        weights = self.scatter.weights * chance * (1.0 - chance)
-        total = float(weights.sum())
-        return float(weights @ self.scatter.trust(self.v[0])) / total if total > 0 else 1.0
+    def center(self) -> WeightedSample:
+        """The law by the best correction."""
+        return self._sample(0, np.random.default_rng(1))
 
     def _sample(self, k: int, rng: np.random.Generator, shape: Shape = "shrunk") -> WeightedSample:
         """Values of J at each node under correction k, at points of a Kronecker sequence.
@@ -282,21 +200,107 @@ class LawOfJ:
             j = self.scatter.atom.apply(j, u[2] < share[pick])
         return WeightedSample(j, weights)
 
-    def values(self, targets: Targets) -> Array:
-        """Measures (k,) of the law."""
-        return targets.values(self.center)
+    def measured(self, targets: Targets) -> tuple[Array, Array | None]:
+        """Measures (k,) of the loss, and posterior draws (K, k); None where nothing is known."""
+        if self.pairs is None:
+            return targets.values(self.center), None
+        value, *each = (targets.values(sample) for sample in self.samples)
+        draws = np.stack(each)
+        draws += self._hidden(targets) * np.random.default_rng(5).standard_normal((len(draws), 1))
+        for i, (kind, _) in enumerate(targets.keys):
+            if kind not in ("spectral", "ee", "ene"):
+                draws[:, i] += self._few_hits(targets, i, value[i], len(draws))
+            if kind in ("exceed", "ee", "ene"):
+                draws[:, i] = np.clip(draws[:, i], 0.0, 1.0 if kind == "exceed" else np.inf)
+        return value, draws
 
     def ends(self, targets: Targets, level: float) -> tuple[Array, Array]:
-        """Ends (k,) of their intervals."""
-        value, draws = targets.measured(self)
+        """Ends (k,) of intervals of measures."""
+        value, draws = self.measured(targets)
         if draws is None:
             return value - np.inf, value + np.inf
         low, high = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         return low, high
 
-    def inverse(self, p: Array) -> Array:
-        """Quantiles at many levels."""
-        return self.center.quantiles(p)
+    def _hidden(self, targets: Targets) -> Array:
+        """Standard errors (k,) of measures by the shape of J given Ĵ that noise hides.
+
+        Residuals shrunk by √ρ show ρ^1.5 of the skewness of J given Ĵ, and 1 − ρ³ of it is unknown.
+        """
+        if self.scatter is None or not self.v[0].any():
+            return np.zeros(len(targets.keys))
+        sharp, normal = (self._sample(0, np.random.default_rng(1), shape) for shape in _OTHERS)
+        change = targets.values(sharp) - targets.values(normal)
+        trust = np.array([self._trust_at(targets.place(self.center, *key)) for key in targets.keys])
+        return np.asarray(self.settings.hidden * (1.0 - trust**3) * np.abs(change))
+
+    def _trust_at(self, c: float) -> float:
+        """ρ of pairs whose J may be at a loss c, by the chance that Ĵ leaves undecided."""
+        assert self.scatter is not None
+        chance = ndtr((self.m - c) / np.sqrt(self.v[0] + 1e-300))[self.scatter.column]
+        weights = self.scatter.weights * chance * (1.0 - chance)
+        total = float(weights.sum())
+        return float(weights @ self.scatter.trust(self.v[0])) / total if total > 0 else 1.0
+
+    def _few_hits(self, targets: Targets, i: int, value: float, n_draws: int) -> Array:
+        """Changes (K,) of a measure where few scenarios of the fit are beyond a level, or none.
+
+        The number of hits h is a Poisson variable, and quantiles of gamma variables with h and
+        h + 1 degrees are limits of its mean (Garwood 1936, Fiducial limits for the Poisson
+        distribution): for none, the upper one at 95 % is the rule of three. It counts for the share
+        of hits that Ĵ does not decide: they rest on the law of J given Ĵ. Where pairs have met few
+        θ beyond a threshold, it counts for all. Pairs do not count as hits: on odd seeds intervals
+        of deep tails were too short.
+        """
+        assert self.pairs is not None
+        kind, level = targets.keys[i]
+        c, excess = targets.place(self.center, kind, level), kind == "es"
+        probability = self.center.exceedance(c) if kind == "exceed" else 1.0 - level
+        below = probability > 0.5 and not excess
+        probability = 1.0 - probability if below else probability
+        n, hits = self.n_learned, probability * self.n_learned
+        if not n or hits >= self.settings.few:
+            return np.zeros(n_draws)
+        beyond = np.interp(self.pairs.by_scenario().s, self.s, self.m) > c
+        few = kind == "exceed" and (beyond != below).sum() < self.settings.few
+        share = 1.0 if few else self.undecided(c, below)
+        levels = np.random.default_rng(3).permutation((np.arange(n_draws) + 0.5) / n_draws)
+        degrees = np.maximum(hits + np.arange(n_draws) % 2, 1e-9)
+        change = np.sqrt(share) * (gammaincinv(degrees, levels) - hits) / n
+        if excess:
+            return np.asarray(change * (value - c) / (1.0 - level))
+        if kind == "exceed":
+            return np.asarray(-change if below else change)
+        # More hits beyond a place move the quantile out.
+        tail = probability / np.maximum(1.0 + change / probability, 1e-12)
+        return self.center.quantiles(np.clip(tail if below else 1.0 - tail, 0.0, 1.0)) - c
+
+    def interest(self, targets: Targets, s: Array) -> Array:
+        """Density of draws (M,) relative to the law, over dense Ĵ = s: where J matters."""
+        shares = self.dependence(targets, s)
+        means = shares.mean(axis=1)
+        return np.asarray((1.0 / np.where(means > 0, means, np.inf)) @ shares)
+
+    def dependence(self, targets: Targets, s: Array) -> Array:
+        """Change (k, M) of each measure with J at Ĵ = s, but for a factor.
+
+        A quantile or a probability depends on J near its level, shortfall beyond it, a spectral
+        measure by its weight, exposure everywhere. Near means within the error of Ĵ, or a few
+        percent of its spread.
+        """
+        least = max(self.settings.near * float(np.sqrt(self.variance)), 1e-300)
+        width = np.hypot(np.sqrt(self.v[0]), least)
+        found = np.ones((len(targets.keys), len(s)))
+        for i, (kind, level) in enumerate(targets.keys):
+            if kind == "spectral":
+                spectrum = targets.spectra[level]
+                score = np.interp(s, self.s, self.z)
+                found[i] = np.interp(ndtr(score), spectrum.levels, spectrum.density)
+            elif kind not in ("ee", "ene"):
+                chance = ndtr((self.m - targets.place(self.center, kind, level)) / width)
+                chance = np.interp(s, self.s, chance)
+                found[i] = chance * (1.0 - chance) + (chance**2 if kind == "es" else 0.0)
+        return found
 
     def undecided(self, c: float, below: bool = False) -> float:
         """E[P(1 − P)] / E[P] of P = P(J > c | Ĵ): the share of J > c that Ĵ does not decide.
@@ -324,7 +328,7 @@ class LawOfJ:
         v = draw_variances(law, seen, b[0], n, rng)
         if not law.steps:
             atom = None if values is None else Atom.of(_extremes(pairs, values), seen.bins)
-            return replace(law, b=b, v=v, scatter=Scatter.of(law, seen, atom))
+            return replace(law, b=b, v=v, scatter=Scatter.of(law.z, seen, atom))
         # J of each given scenario by its own draws; in draws of the law it is a number.
         at, r = seen.pairs.node, seen.pairs.r.mean(axis=1)
         trust = seen.trust(v[:, at])

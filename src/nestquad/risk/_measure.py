@@ -13,7 +13,7 @@ import numpy as np
 
 from nestquad import clock
 from nestquad._checks import choice, listed, shown
-from nestquad._progress import Progress, ProgressLike, as_progress
+from nestquad._progress import ProgressLike
 from nestquad._tangent_problem import TangentProblem, with_tangents
 from nestquad._typing import ArrayLike, RNGLike
 from nestquad.distributions import Empirical
@@ -26,7 +26,7 @@ from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 from nestquad.risk._certified import certified_ends
 from nestquad.risk._exposure import DefaultCurve, Exposure, dates_of, default_probabilities
-from nestquad.risk._forecast import Forecast, Outlook
+from nestquad.risk._forecast import Forecast
 from nestquad.risk._greeks import greeks_of
 from nestquad.risk._method import SETTINGS, RiskState, TailSampling
 from nestquad.risk._portfolios import Source, groups_of
@@ -69,11 +69,6 @@ class Run:
             self, budget=check_limits(self.budget, self.tol, self.rtol, self.max_seconds)
         )
 
-    @property
-    def is_adaptive(self) -> bool:
-        """Whether there is a tolerance."""
-        return self.tol is not None or self.rtol is not None
-
     def solve(self, problem: NestedExpectation, method: TailSampling) -> tuple[Estimate, RiskState]:
         """Measures of a problem in the time that is left, and the state behind them."""
         options = {
@@ -82,15 +77,8 @@ class Run:
         if self.max_seconds is not None:
             spent = clock.now() - self.started
             options["max_seconds"] = max(self.max_seconds - spent, 1e-9)
-        show = as_progress(self.progress)
-        if method.outlook is not None and self.progress:
-            options["progress"] = method.outlook.watched(show)
-        try:
-            turn: Turn[RiskState]
-            found, turn = solved(problem, method=method, **options)
-        finally:
-            if self.progress and isinstance(show, Progress):
-                show.close()
+        turn: Turn[RiskState]
+        found, turn = solved(problem, method=method, **options)
         return found, turn.state
 
 
@@ -218,13 +206,11 @@ def measure(
     if joint is not None and run.budget is not None:
         run = replace(run, budget=(run.budget - joint.n_spent) // joint.tangents.cost)
     # Towards a tolerance pairs may take ten seconds eight times over, and most of a limit.
-    patience = float(np.clip((max_seconds or 160.0) / 20.0, 1.0, 8.0)) if run.is_adaptive else 1.0
-    outlook = Outlook(tol or 0.0, rtol or 0.0, run.started) if run.is_adaptive else None
+    aimed = tol is not None or rtol is not None
+    patience = float(np.clip((max_seconds or 160.0) / 20.0, 1.0, 8.0)) if aimed else 1.0
     names_of_g = None if joint is not None else count
     members = tuple(groups.values())
-    method = TailSampling(
-        targets, exposure, names_of_g, patience, members, memory, outlook, n_losses
-    )
+    method = TailSampling(targets, exposure, names_of_g, patience, members, memory, n_losses)
     found, state = run.solve(whole, method)
     if store is not None and state.memory is not None:
         state.memory.save(store)
@@ -251,8 +237,8 @@ def measure(
         certified=certified_ends(law, method.unused_pairs(state), targets) if certify else None,
         sensitivities=greeks,
     )
-    each = {name: source.report(i + 1, name, report) for i, name in enumerate(groups)}
-    return replace(source.report(0, whole.label, report), source=source, portfolios=each)
+    each = {name: report.of_line(source, i + 1, name) for i, name in enumerate(groups)}
+    return replace(report.of_line(source, 0, whole.label), source=source, portfolios=each)
 
 
 def forecast(
@@ -289,14 +275,11 @@ def forecast(
     if tol is None and rtol is None:
         raise InputError("rtol", "no tolerance", "tol or rtol", "For instance rtol=0.02.")
     report = measure(problem, tol=tol, rtol=rtol, budget=budget, **options)
-    outlook = Outlook(tol or 0.0, rtol or 0.0)
-    for step in report.estimate.trace:
-        outlook.add(step.n_evaluations, np.atleast_1d(step.value), np.atleast_1d(step.half_width))
-    found = outlook.forecast(report.notes)
+    found = Forecast.of(report, tol or 0.0, rtol or 0.0)
     if found is None:
         given = f"{report.n_evaluations:,} evaluations without an interval"
         raise InputError("budget", given, "more of them")
-    return replace(found, seconds=report.seconds * found.n_evaluations / found.spent)
+    return found
 
 
 def _in_evaluations(found: Estimate, joint: TangentProblem) -> Estimate:

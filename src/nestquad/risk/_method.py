@@ -20,11 +20,17 @@ from nestquad.methods.nested import NO_VARIATION
 from nestquad.points import IID, PeriodicLattice
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
-from nestquad.risk._forecast import Outlook
 from nestquad.risk._law import LawOfJ
 from nestquad.risk._prior import Memory, Replayed
 from nestquad.risk._scenarios import REPLICATES, RIDGE_POINTS, Scenarios, scenarios_of
-from nestquad.risk._stacking import Model, is_same_model, residuals_of, stack, student_score
+from nestquad.risk._stacking import (
+    LossDraws,
+    Model,
+    is_same_model,
+    residuals_of,
+    stack,
+    student_score,
+)
 from nestquad.risk._targets import Targets
 
 # Sizes of losses whose fourth powers, and products of a few of those, are in range.
@@ -100,6 +106,8 @@ class RiskState:
         Forecast of the seconds of turns; None before the first.
     evaluations
         Values of g with their points, for losses of other positions.
+    residuals
+        Residuals of models at the pairs so far.
     details
         Description of the model, in words of the method.
     memory
@@ -117,6 +125,7 @@ class RiskState:
     draws: Check
     affordable: float
     evaluations: Evaluations
+    residuals: dict[ModelOfJ, Array]
     details: tuple[str, ...] = ()
     time: TimePlan | None = None
     memory: Memory | None = None
@@ -151,8 +160,6 @@ class TailSampling(Method[RiskState]):
     """Outputs of portfolios, each a loss of its own beside the sum of all outputs."""
     memory: Memory | None = field(default=None, compare=False)
     """Values of an earlier run, which are control variates."""
-    outlook: Outlook | None = field(default=None, compare=False)
-    """Record of turns towards a tolerance."""
     n_losses: int | None = None
     """Leading outputs that are losses, if not all: others are averaged given the loss."""
 
@@ -318,7 +325,7 @@ class TailSampling(Method[RiskState]):
         mass = dense.weights / dense.weights.sum()
         share = np.zeros(len(mass))
         for c, law in enumerate(state.laws):
-            found = self.targets.interest(law, dense.j[:, c])
+            found = law.interest(self.targets, dense.j[:, c])
             share += mass * found / max(float(mass @ found), 1e-300)
         share = share / share.sum() if share.any() else mass
         chance = SETTINGS.everywhere * mass + (1.0 - SETTINGS.everywhere) * share
@@ -336,7 +343,7 @@ class TailSampling(Method[RiskState]):
         started, design = clock.now(), evaluations.design
         grid, before = design.grids[0], None if last is None else last.state
         scenarios = (
-            scenarios_of(evaluations.problem, grid.stream) if before is None else (before.scenarios)
+            scenarios_of(evaluations.problem, grid.stream) if before is None else before.scenarios
         )
         learning: Evaluations = Evaluations(evaluations.evaluator, Design((grid,)))
         raw = self._checked(learning.values(grid.n_outer))
@@ -359,7 +366,8 @@ class TailSampling(Method[RiskState]):
                 models = self.fit(scenarios, learning)
                 several = raw.ndim == 3 and not self.each
                 parts = scenarios.parts(learning) if several else None
-            model = self.stacked(models, draws)
+            known = {} if before is None or fitted else before.residuals
+            model = self.stacked(models, self.summed(draws, known))
             if before is not None and not fitted and is_same_model(model, before.model):
                 model, dense = before.model, before.dense
             if before is None or fitted or model is not before.model or not before.n_pairs:
@@ -377,6 +385,7 @@ class TailSampling(Method[RiskState]):
                 draws,
                 max(self._affordable(model, draws) - 2.0 * len(draws.weights), 0.0),
                 evaluations,
+                known,
                 tuple(str(note) for note in model.describe()["notes"]),
                 memory=memory
                 if replayed or isinstance(grid.outer_points, PeriodicLattice)
@@ -385,9 +394,6 @@ class TailSampling(Method[RiskState]):
                 n_replayed=0 if before is None else before.n_replayed,
             )
             estimate, state = self._estimate(evaluations.problem, state, raw, design, replayed)
-        if self.outlook is not None:
-            value, half = np.atleast_1d(estimate.value), np.atleast_1d(estimate.half_width)
-            self.outlook.add(evaluations.evaluator.n_evaluations, value, half)
         if replayed is None:
             plan = self._timed(evaluations, last, state.model, clock.now() - started, fitted)
             state = replace(state, time=plan)
@@ -431,16 +437,16 @@ class TailSampling(Method[RiskState]):
             plan = replace(last.state.time, seconds_of_g=each)
         return plan.corrected(seconds, n, total - n, total - before, fitted=fitted)
 
-    def summed(self, draws: Check, most: int | None = None) -> Check:
-        """The first pairs, with the losses that are analyzed."""
-        each = (draws.uniform, draws.weights, draws.inner, self.lines(draws.values))
-        return Check(*(one[:most] for one in each))
+    def summed(self, draws: Check, known: dict[ModelOfJ, Array]) -> LossDraws:
+        """Pairs with the losses that are analyzed, and residuals that are known."""
+        lines = self.lines(draws.values) if len(draws.values) else draws.values
+        return LossDraws(draws.uniform, draws.weights, draws.inner, lines, known)
 
-    def stacked(self, models: list[ModelOfJ], draws: Check) -> Model:
+    def stacked(self, models: list[ModelOfJ], draws: LossDraws) -> Model:
         """Average of a lattice and a regression, weighted by residuals of the first pairs."""
         if len(models) < 2 or not len(draws.values):
             return models[-1]
-        check = self.summed(draws, SETTINGS.most_choosing)
+        check = draws.first(SETTINGS.most_choosing)
         lattice, regression = models
         stacked = stack(lattice, regression, check)
         # The square of a bar falls with the number of pairs, of which a regression affords more.
@@ -504,7 +510,7 @@ class TailSampling(Method[RiskState]):
         for c in np.flatnonzero(constant).tolist():  # of what never varied nothing is known
             laws[c] = replace(laws[c], pairs=None)
         estimate = _combined(
-            [self.targets.measured(law) for law in laws],
+            [law.measured(self.targets) for law in laws],
             problem=problem,
             diagnostics={"model": type(state.model).__name__, "notes": notes},
             n_evaluations=design.n_evaluations,
@@ -523,7 +529,8 @@ class TailSampling(Method[RiskState]):
         replayed: Replayed | None,
     ) -> list[LawOfJ]:
         """Laws corrected by pairs: J given Ĵ."""
-        model, draws, check, found = state.model, state.draws, self.summed(state.draws), []
+        model, draws, found = state.model, state.draws, []
+        check = self.summed(draws, state.residuals)
         same = np.unique(draws.uniform, axis=0, return_inverse=True)[1].ravel()
         s, r = model.mean(draws.uniform), residuals_of(model, check)
         blocks = np.array_split(draws.uniform, -(-state.n_pairs // SETTINGS.rows))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,15 +12,11 @@ from nestquad._checks import listed, shown
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.result import Estimate
-from nestquad.risk._contributions import contributions_of
+from nestquad.risk._contributions import Contributions, contributions_of
 from nestquad.risk._distribution import LossDistribution
 from nestquad.risk._exposure import weighted_sum
 from nestquad.risk._method import RiskState, TailSampling
-from nestquad.risk._rows import Tabular
 from nestquad.risk._targets import label, part_of
-
-if TYPE_CHECKING:
-    from nestquad.risk._report import RiskReport
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,31 +43,20 @@ class Source:
 
     def of_outputs(self, groups: Sequence[Sequence[int]]) -> Source:
         """The analysis of other sums of outputs, beside that of all."""
-        method = replace(self.method, groups=tuple(map(tuple, groups)), outlook=None)
+        method = replace(self.method, groups=tuple(map(tuple, groups)))
         turn = method.analyze(self.state.evaluations)
         return replace(self, method=method, state=turn.state, estimate=turn.estimate)
 
-    def report(self, line: int, name: str, like: RiskReport) -> RiskReport:
-        """Report of one loss: of all outputs (line 0), or of a group."""
-        targets, p = self.method.targets, len(self.names)
-        k = len(targets.keys)
+    def line(self, line: int) -> tuple[Estimate, LossDistribution, Contributions | None]:
+        """Measures, law and contributions of one loss: of all outputs (line 0), or of a group."""
+        targets, k = self.method.targets, len(self.method.targets.keys)
         estimate = part_of(self.estimate, np.arange(line * k, (line + 1) * k))
-        chosen = self.method.groups[line - 1] if line else range(p)
+        chosen = self.method.groups[line - 1] if line else range(len(self.names))
         law, shares = self.state.laws[line], None
         if self.state.parts is not None and law.pairs is not None and len(chosen) > 1:
             names = {self.names[i]: i for i in chosen}
             shares = contributions_of(self.state, targets, estimate, names, line)
-        if line:
-            like = replace(like, notes=(), stresses={}, certified=None, sensitivities=None)
-        return replace(
-            like,
-            problem=name,
-            estimate=estimate,
-            distribution=LossDistribution(law),
-            contributions=shares,
-            source=None,
-            portfolios={},
-        )
+        return estimate, LossDistribution(law), shares
 
     def combined(self, weights: Array) -> dict[str, Estimate]:
         """Weighted sums (L,) over losses of each measure.
@@ -85,59 +70,6 @@ class Source:
             mine = part_of(self.estimate, np.arange(i, n * len(keys), len(keys)))
             found[label(*key)] = weighted_sum(mine, weights)
         return found
-
-
-@dataclass(frozen=True, eq=False)
-class Incremental(Tabular):
-    """Risk with and without some positions, from the same evaluations.
-
-    Attributes
-    ----------
-    name
-        Names of the positions.
-    alone, without
-        Reports of the positions by themselves, and of all others.
-    change
-        Measure of all outputs less that of the others, by the name of the measure.
-    """
-
-    name: str
-    alone: RiskReport
-    without: RiskReport
-    change: Mapping[str, Estimate]
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One for each measure: alone, without and the change with its 95 % interval."""
-        rows = []
-        for i, (measure, each) in enumerate(self.change.items()):
-            low, high = each.interval()
-            alone, without = (r.rows()[i]["value"] for r in (self.alone, self.without))
-            change = {"change": each.value, "std_error": each.std_error, "low": low, "high": high}
-            rows.append({"measure": measure, "alone": alone, "without": without, **change})
-        return rows
-
-    def __str__(self) -> str:
-        return f"{self.name}\n{super().__str__()}"
-
-
-def incremental(report: RiskReport, source: Source, names: Any) -> Incremental:
-    """Incremental measures of outputs, or of a portfolio."""
-    if isinstance(names, str) and names in report.portfolios:
-        chosen = source.method.groups[[*report.portfolios].index(names)]
-    else:
-        expected = f"some of the outputs {', '.join(map(repr, source.names))}"
-        chosen = positions("name", names, source.names, expected)
-    others = [k for k in range(len(source.names)) if k not in chosen]
-    if not others:
-        raise InputError("name", shown(names), "fewer than all outputs")
-    found = source.of_outputs((others, chosen))
-    name = names if isinstance(names, str) else ", ".join(names)
-    return Incremental(
-        name,
-        found.report(2, name, report),
-        found.report(1, f"without {name}", report),
-        found.combined(np.array([1.0, -1.0, 0.0])),
-    )
 
 
 def positions(argument: str, names: Any, known: Sequence[str], expected: str) -> tuple[int, ...]:

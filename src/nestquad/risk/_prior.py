@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from nestquad.evaluate import Design, Evaluations, Evaluator, Grid
 from nestquad.methods import Goal
 from nestquad.methods.learned import Check, Pairs
 from nestquad.points import Given, PeriodicLattice, Stream
-from nestquad.risk._scenarios import Lines, Scenarios
+from nestquad.risk._scenarios import KnownValues, Lines, Scenarios
 
 FILE = "risk.npz"
 
@@ -135,13 +135,13 @@ class Memory:
     def evaluations(self, evaluator: Evaluator, scalar: bool) -> Evaluations:
         """The values as those of a design, of one output or several."""
         raw = self.raw[:, None, 0] if scalar else self.raw[:, None]
-        return _Known(evaluator, Design((self.grid,)), raw)
+        return KnownValues(evaluator, Design((self.grid,)), raw)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         lattice = self.grid.outer_points
         assert isinstance(lattice, PeriodicLattice)
         grid = {
-            "lattice": [lattice.log2_max, lattice.periodization, lattice.n_shifts],
+            "lattice": astuple(lattice),
             "stream": list(self.grid.stream.entropy),
         }
         draws = self.draws
@@ -244,14 +244,3 @@ class Replayed:
         known = 1.0 - unexplained / max(total, 1e-300)
         text = f"values of the earlier run explain {known:.2%} of the variance of today's loss"
         return helps, text + ("" if helps else ", too little to help: they are not used")
-
-
-class _Known(Evaluations):
-    """Values that are known, as evaluations."""
-
-    def __init__(self, evaluator: Evaluator, design: Design, raw: Array) -> None:
-        super().__init__(evaluator, design)
-        self.raw = raw
-
-    def values(self, rows: int, level: int = 0) -> Array:
-        return self.raw[:rows]

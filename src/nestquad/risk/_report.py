@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from os import PathLike
@@ -25,7 +25,7 @@ from nestquad.risk._contributions import Contributions
 from nestquad.risk._distribution import LossDistribution
 from nestquad.risk._exposure import Exposure
 from nestquad.risk._greeks import Greeks
-from nestquad.risk._portfolios import Incremental, Source, incremental
+from nestquad.risk._portfolios import Source, positions
 from nestquad.risk._rows import Tabular, cells_of, text_table
 from nestquad.risk._stresses import Stress
 from nestquad.risk._targets import Key, Kind, label, part_of
@@ -132,16 +132,42 @@ class RiskReport(Tabular):
         found = self.source.combined(np.array([-1.0, *np.ones(len(self.portfolios))]))
         return {name: each for name, each in found.items() if not name.startswith("P(")}
 
+    def of_line(self, source: Source, line: int, name: str) -> RiskReport:
+        """Report of one loss: of all outputs (line 0), or of a group."""
+        estimate, distribution, shares = source.line(line)
+        like = replace(self, notes=(), stresses={}, certified=None, sensitivities=None)
+        return replace(
+            like if line else self,
+            problem=name,
+            estimate=estimate,
+            distribution=distribution,
+            contributions=shares,
+            source=None,
+            portfolios={},
+        )
+
     def incremental(self, name: str | Sequence[str]) -> Incremental:
         """Risk with and without an output, several of them, or a portfolio.
 
         J without them is learned again from the same evaluations, which takes as long as the
         analysis of the report.
         """
-        if self.source is None or len(self.source.names) < 2:
+        source = self.source
+        if source is None or len(source.names) < 2:
             given = "a report of one output, of a table, or from a file"
             raise InputError("report", given, "one of risk.measure with several outputs")
-        return incremental(self, self.source, name)
+        if isinstance(name, str) and name in self.portfolios:
+            chosen = source.method.groups[[*self.portfolios].index(name)]
+        else:
+            expected = f"some of the outputs {', '.join(map(repr, source.names))}"
+            chosen = positions("name", name, source.names, expected)
+        others = [k for k in range(len(source.names)) if k not in chosen]
+        if not others:
+            raise InputError("name", shown(name), "fewer than all outputs")
+        found = source.of_outputs((others, chosen))
+        text = name if isinstance(name, str) else ", ".join(name)
+        alone, without = self.of_line(found, 2, text), self.of_line(found, 1, f"without {text}")
+        return Incremental(text, alone, without, found.combined(np.array([1.0, -1.0, 0.0])))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -189,14 +215,22 @@ class RiskReport(Tabular):
         more = self.diversification.items()
         return rows + [{"portfolio": "diversification", **_row(*each)} for each in more]
 
+    def _tables(self) -> dict[str, list[dict[str, Any]]]:
+        """Rows of all but the measures, by heading."""
+        parts = {"contributions": self.contributions, "sensitivities": self.sensitivities}
+        return {
+            "stress scenarios": self.stress_rows(),
+            "portfolios": self.portfolio_rows(),
+            **{name: one.rows() if one is not None else [] for name, one in parts.items()},
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """All but the distribution, as plain Python objects."""
+        parts = ("contributions", "exposure", "sensitivities")
         return {
             "problem": self.problem,
             "measures": plain(self.rows()),
-            "contributions": plain(self.contributions.rows()) if self.contributions else None,
-            "exposure": plain(self.exposure.rows()) if self.exposure else None,
-            "sensitivities": plain(self.sensitivities.rows()) if self.sensitivities else None,
+            **{name: plain(one.rows()) if (one := getattr(self, name)) else None for name in parts},
             "portfolios": {name: plain(one.rows()) for name, one in self.portfolios.items()},
             "diversification": {k: one.value for k, one in self.diversification.items()},
             "stresses": plain(self.stress_rows()),
@@ -218,10 +252,7 @@ class RiskReport(Tabular):
         return grid(self._title, *cells_of(self.rows()))
 
     def __str__(self) -> str:
-        tables = {"": self.rows(), "stress scenarios": self.stress_rows()}
-        tables["portfolios"] = self.portfolio_rows()
-        tables["contributions"] = self.contributions.rows() if self.contributions else []
-        tables["derivatives"] = self.sensitivities.rows() if self.sensitivities else []
+        tables = {"": self.rows(), **self._tables()}
         texts = [f"{name}\n{text_table(rows)}".strip() for name, rows in tables.items() if rows]
         first = f"{self._title}, {self.seconds:.2g} s\n"
         return (first + "\n\n".join([*texts, "\n".join(self.notes)])).rstrip()
@@ -279,6 +310,39 @@ class RiskReport(Tabular):
         return write_sections(path, f"Risk: {self.problem}", _sections(self), command)
 
 
+@dataclass(frozen=True, eq=False)
+class Incremental(Tabular):
+    """Risk with and without some positions, from the same evaluations.
+
+    Attributes
+    ----------
+    name
+        Names of the positions.
+    alone, without
+        Reports of the positions by themselves, and of all others.
+    change
+        Measure of all outputs less that of the others, by the name of the measure.
+    """
+
+    name: str
+    alone: RiskReport
+    without: RiskReport
+    change: Mapping[str, Estimate]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each measure: alone, without and the change with its 95 % interval."""
+        rows = []
+        for i, (measure, each) in enumerate(self.change.items()):
+            low, high = each.interval()
+            alone, without = (r.rows()[i]["value"] for r in (self.alone, self.without))
+            change = {"change": each.value, "std_error": each.std_error, "low": low, "high": high}
+            rows.append({"measure": measure, "alone": alone, "without": without, **change})
+        return rows
+
+    def __str__(self) -> str:
+        return f"{self.name}\n{super().__str__()}"
+
+
 def _row(name: str, estimate: Estimate) -> dict[str, Any]:
     low, high = estimate.interval()
     if name.startswith("P("):
@@ -313,23 +377,20 @@ def _sections(report: RiskReport) -> Iterator[str]:
         yield "<h2>Before you use these numbers</h2>"
         yield bullets(warned)
     yield from _exposure(report) if report.exposure else _measures(report)
-    for heading, rows, caption in (
-        ("Stress scenarios", report.stress_rows(), "By draws at the scenario alone"),
-        ("Portfolios", report.portfolio_rows(), ""),
-    ):
-        if rows:
-            yield f"<h2>{heading}</h2>"
-            yield page_grid(*cells_of(rows), caption)
-    if report.contributions is not None:
-        yield "<h2>Contributions</h2>"
-        yield paragraphs([_CONTRIBUTIONS])
-        height = 1.2 + 0.3 * min(len(report.contributions.names), 12)
-        caption = "Contributions with 95 % intervals, the largest first."
-        yield figure(report.contributions.plot, caption, height=height)
-        yield from _first_rows(report.contributions)
-    if report.sensitivities is not None:
-        yield "<h2>Sensitivities</h2>"
-        yield from _first_rows(report.sensitivities)
+    for heading, rows in report._tables().items():
+        if not rows:
+            continue
+        yield f"<h2>{heading.capitalize()}</h2>"
+        if heading == "contributions" and report.contributions is not None:
+            yield paragraphs([_CONTRIBUTIONS])
+            height = 1.2 + 0.3 * min(len(report.contributions.names), 12)
+            caption = "Contributions with 95 % intervals, the largest first."
+            yield figure(report.contributions.plot, caption, height=height)
+        caption = "By draws at the scenario alone" if heading == "stress scenarios" else ""
+        yield page_grid(*cells_of(rows[:_MOST_ROWS]), caption)
+        if len(rows) > _MOST_ROWS:
+            rest = len(rows) - _MOST_ROWS
+            yield paragraphs([f"{rest} more rows are in the report's to_frame()."])
     if sum(bool(np.isfinite(step.half_width).all()) for step in report.estimate.trace) > 1:
         yield "<h2>Convergence</h2>"
         caption = "Half-width of each 95 % interval, relative to the value, by evaluations so far."
@@ -365,10 +426,3 @@ def _exposure(report: RiskReport) -> Iterator[str]:
         for row in found.rows()
     ]
     yield page_grid(names, dates, "Exposure by date, with half-widths of 95 % intervals")
-
-
-def _first_rows(found: Tabular) -> Iterator[str]:
-    rows = found.rows()
-    yield page_grid(*cells_of(rows[:_MOST_ROWS]))
-    if len(rows) > _MOST_ROWS:
-        yield paragraphs([f"{len(rows) - _MOST_ROWS} more rows are in the report's to_frame()."])

@@ -16,7 +16,7 @@ from nestquad._scale import scale_of
 from nestquad._typing import Array, Indices
 from nestquad.distributions import Empirical
 from nestquad.errors import InputError
-from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
+from nestquad.evaluate import Design, Evaluations, Evaluator, Grid, OutOfTimeError
 from nestquad.methods import Goal, JointLattice, ModelOfJ, Turn
 from nestquad.methods.learned import Check, DenseSet, JointModel, RegressionModel
 from nestquad.points import IID, Given, PeriodicLattice, Sobol, Stream, density, periodic
@@ -54,6 +54,10 @@ class Scenarios(ABC):
     def which(self, coordinates: Array) -> Indices | None:
         """The given scenarios (m,) at coordinates, if they are few enough to be told apart."""
         return None
+
+    def theta_of(self, coordinates: Array) -> Array:
+        """θ (n, d_θ) at coordinates (n, d)."""
+        return self.problem.outer_law.from_uniform(coordinates)
 
     @abstractmethod
     def design(self, n: int, goal: Goal, last: Design | None) -> Design | None:
@@ -186,8 +190,10 @@ class LawScenarios(Scenarios):
         found = [self._ridge(evaluations, lines)]
         outputs = found[0].sketch.j.shape[1]
         if self._joint and outputs <= _JOINT_OUTPUTS:
-            summed = _Lines(evaluations, lines)
-            joint = JointLattice().fit(summed, None).model
+            raw = evaluations.values(evaluations.design.grids[0].n_outer)
+            summed = lines(raw.reshape(len(raw), 1, -1))
+            known = KnownValues(evaluations.evaluator, evaluations.design, summed)
+            joint = JointLattice().fit(known, None).model
             assert isinstance(joint, JointModel)
             found.insert(0, joint)
         return found
@@ -208,16 +214,15 @@ class LawScenarios(Scenarios):
         return uniform
 
 
-class _Lines(Evaluations):
-    """Evaluations of the losses to analyze."""
+class KnownValues(Evaluations):
+    """Values (N, 1, ·) that are known, as evaluations of a design of one grid."""
 
-    def __init__(self, evaluations: Evaluations, lines: Lines) -> None:
-        super().__init__(evaluations.evaluator, evaluations.design)
-        self.outputs, self.lines = evaluations, lines
+    def __init__(self, evaluator: Evaluator, design: Design, raw: Array) -> None:
+        super().__init__(evaluator, design)
+        self.raw = raw
 
     def values(self, rows: int, level: int = 0) -> Array:
-        found = self.outputs.values(rows, level)
-        return self.lines(found.reshape(*found.shape[:2], -1))
+        return self.raw[:rows]
 
 
 class GivenScenarios(Scenarios):
@@ -244,13 +249,17 @@ class GivenScenarios(Scenarios):
         return np.asarray((ranks - 0.5) / len(ranks))
 
     def which(self, coordinates: Array) -> Indices | None:
-        if not self._listed or len(self.coordinates) > _ATOMS:
-            return None
-        both = np.concatenate(
-            [self.coordinates, coordinates.reshape(-1, self.coordinates.shape[1])]
-        )
+        told_apart = self._listed and len(self.coordinates) <= _ATOMS
+        return self._position(coordinates) if told_apart else None
+
+    def theta_of(self, coordinates: Array) -> Array:
+        return np.asarray(self.cloud[0][self._position(coordinates)])
+
+    def _position(self, coordinates: Array) -> Indices:
+        own = self.coordinates
+        both = np.concatenate([own, coordinates.reshape(-1, own.shape[1])])
         _, first, which = np.unique(both, axis=0, return_index=True, return_inverse=True)
-        return np.asarray(first[which.ravel()[len(self.coordinates) :]])
+        return np.asarray(first[which.ravel()[len(own) :]])
 
     @property
     def _listed(self) -> bool:

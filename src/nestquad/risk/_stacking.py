@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,6 +36,27 @@ class StackingSettings:
 
 
 DEFAULT = StackingSettings()
+
+
+@dataclass(frozen=True, eq=False)
+class LossDraws(Check):
+    """Pairs of losses, with residuals that earlier pairs have: ĝ may cost a sum over all points."""
+
+    known: dict[ModelOfJ, Array] = field(default_factory=dict)
+
+    def first(self, n: int) -> LossDraws:
+        """The first n pairs."""
+        both = self.uniform[:n], self.weights[:n]
+        return LossDraws(*both, self.inner[:n], self.values[:n], self.known)
+
+    def residuals(self, model: ModelOfJ) -> Array:
+        """g − ĝ (m, 2, L), computed at pairs that are new."""
+        found = self.known.get(model, self.values[:0])
+        if len(found) < len(self.values):
+            each = (self.uniform, self.weights, self.inner, self.values)
+            rest = Check(*(one[len(found) :] for one in each))
+            found = self.known[model] = np.concatenate([found, rest.residuals(model)])
+        return found[: len(self.values)]
 
 
 def stack(first: ModelOfJ, second: ModelOfJ, check: Check) -> Model:
@@ -107,11 +128,11 @@ class StackedModel:
 
     def residuals(self, check: Check) -> Array:
         """g − ĝ (m, 2, L) at fresh draws, from residuals of both."""
-        first, second = (
-            check.residuals(model) + model.mean(check.uniform)[:, None]
-            for model in (self.first, self.second)
-        )
-        observed = self.inner * first + (1.0 - self.inner) * second
+        observed = np.zeros_like(check.values)
+        for model, weight in ((self.first, self.inner), (self.second, 1.0 - self.inner)):
+            if weight.any():
+                mean = model.mean(check.uniform)[:, None]
+                observed += weight * (check.residuals(model) + mean)
         return np.asarray(observed - self.mean(check.uniform)[:, None])
 
     def describe(self) -> dict[str, Any]:

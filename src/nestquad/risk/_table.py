@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -103,14 +103,13 @@ def from_table(
         names = listed("factors", factors, "names of columns, such as ['rate', 'equity']")
         z = factors_by_scenario(frame, names, group)
         law = law_of_table(group, values.sum(axis=1), z, seed)
-        found = Estimate.from_draws(*targets.measured(law), **fields)
+        found = Estimate.from_draws(*law.measured(targets), **fields)
         found = replace(found, method="regression on factors", seconds=clock.now() - started)
         notes = _factor_notes(law, names, n)
         return RiskReport(name, found, targets.keys, notes, distribution=LossDistribution(law))
     table = Table.of(group, values, seed)
     moved = table.moved()
-    drawn = [table.moved(weights) for weights in table.resampled()]
-    directions = table.directions(targets, [each.values(targets) for each in drawn])
+    directions = table.directions(targets)
     fields |= {"status": "done" if table.varies else "unreliable"}
     found = Estimate.from_directions(
         moved.values(targets),
@@ -123,7 +122,8 @@ def from_table(
     if len(columns) > 1:
         split: dict[Kind, dict[float, Estimate]] = {"var": {}, "es": {}}
         best = moved.contributions(targets)
-        away = np.stack([one.contributions(targets) for one in drawn], axis=2) - best[:, :, None]
+        away = np.stack([one.contributions(targets) for one in table.samples], axis=2)
+        away -= best[:, :, None]
         for k, (kind, level) in enumerate(targets.keys):
             if kind in split:
                 # What else is unknown of the sum belongs to outputs as they vary with it.
@@ -234,15 +234,17 @@ class Table:
         away = self.means.sum(axis=1) - self.means.sum() / len(self.means)
         return float((away**3).mean() / max((away**2).mean() ** 1.5, 1e-300))
 
-    def resampled(self) -> Iterator[Array]:
-        """Weights of scenarios in bootstrap samples."""
+    @cached_property
+    def samples(self) -> tuple[Moved, ...]:
+        """Bootstrap samples of scenarios."""
         random, n = np.random.default_rng(self.seed), len(self.count)
-        for _ in range(_BOOTSTRAP):
-            yield np.bincount(random.integers(n, size=n), minlength=n).astype(float)
+        drawn = (random.integers(n, size=n) for _ in range(_BOOTSTRAP))
+        return tuple(self.moved(np.bincount(at, minlength=n).astype(float)) for at in drawn)
 
-    def directions(self, targets: Targets, drawn: list[Array]) -> Array:
+    def directions(self, targets: Targets) -> Array:
         """Errors (k, ·) of measures: bootstrap samples first, then what they do not show."""
-        value, n = self.values(targets), len(self.count)
+        value, n = targets.values(self.center), len(self.count)
+        drawn = [each.values(targets) for each in self.samples]
         raw = Moved(self.means, np.ones(n), np.ones(1), 0.0)
         parts = [(np.stack(drawn, axis=1) - value[:, None]) / np.sqrt(_BOOTSTRAP)]
         # Of h scenarios beyond a level there might as well be h + 3, and samples of h know no more.
@@ -262,19 +264,16 @@ class Table:
             rest.append(np.where(bounded, 0.0, np.inf))
         return np.column_stack([*parts, *rest])
 
-    # The law of J.
-
-    def values(self, targets: Targets) -> Array:
-        return self.moved().values(targets)
+    @cached_property
+    def center(self) -> WeightedSample:
+        """The law of J."""
+        return self.moved().law
 
     def ends(self, targets: Targets, level: float) -> tuple[Array, Array]:
-        drawn = [self.moved(weights).values(targets) for weights in self.resampled()]
-        errors = np.linalg.norm(self.directions(targets, drawn), axis=1)
-        value, half = self.values(targets), ndtri(0.5 + level / 2) * errors
+        """Ends (k,) of intervals of measures."""
+        errors = np.linalg.norm(self.directions(targets), axis=1)
+        value, half = targets.values(self.center), ndtri(0.5 + level / 2) * errors
         return value - half, value + half
-
-    def inverse(self, p: Array) -> Array:
-        return self.moved().law.quantiles(p)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from nestquad._typing import Array
 from nestquad.errors import InputError, unknown_name
 from nestquad.evaluate import Evaluations
 from nestquad.methods import ModelOfJ
-from nestquad.methods.learned import Check, ProxyModel, as_predictor
+from nestquad.methods.learned import ProxyModel, as_predictor
 from nestquad.pages import grid as page_grid
 from nestquad.pages import paragraphs
 from nestquad.problem import NestedExpectation
@@ -26,7 +26,8 @@ from nestquad.risk._measure import Run
 from nestquad.risk._method import TailSampling
 from nestquad.risk._report import RiskReport, write_sections
 from nestquad.risk._rows import cells_of, text_table
-from nestquad.risk._scenarios import GivenScenarios, Scenarios
+from nestquad.risk._scenarios import Scenarios
+from nestquad.risk._stacking import LossDraws, Model, residuals_of
 from nestquad.risk._targets import Targets
 
 Predictor = Callable[[Array], Array]
@@ -34,7 +35,7 @@ Predictor = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class ProxySampling(TailSampling):
-    """Tail sampling with a given Ĵ: learned models serve as control variates of its residuals."""
+    """Tail sampling with a given Ĵ: learned models serve as control variates, or in its place."""
 
     predict: Predictor = field(default=lambda theta: theta)
 
@@ -44,33 +45,32 @@ class ProxySampling(TailSampling):
             ProxyModel(
                 scenarios.problem,
                 lambda theta: predict(theta).sum(axis=1, keepdims=True),
-                _theta_of(scenarios),
+                scenarios.theta_of,
                 own.dim,
                 own,
             )
             for own in super().fit(scenarios, learning)
         ]
 
-    def stacked(self, models: list[ModelOfJ], draws: Check) -> ModelOfJ:
-        """The proxy with the control variate of smaller residuals; its Ĵ is given."""
-        if not len(draws.values):
+    def proxy_of(self, models: list[ModelOfJ], check: LossDraws) -> ProxyModel:
+        """The proxy with the control variate of smaller residuals."""
+        found = min(models, key=lambda one: float(np.square(check.residuals(one)).mean()))
+        assert isinstance(found, ProxyModel)
+        return found
+
+    def stacked(self, models: list[ModelOfJ], check: LossDraws) -> Model:
+        """Proxy or learned model, by their errors where the measures depend on J.
+
+        A proxy that is flat in its tail does not order scenarios there: the law of J given such an
+        Ĵ is that of all of them, of which pairs show little.
+        """
+        if not len(check.values):
             return models[-1]
-        check = self.summed(draws)
-        return min(models, key=lambda one: float(np.square(check.residuals(one)).mean()))
-
-
-def _theta_of(scenarios: Scenarios) -> Callable[[Array], Array]:
-    """θ (n, d_θ) at coordinates (n, d) of scenarios."""
-    if not isinstance(scenarios, GivenScenarios):
-        return scenarios.problem.outer_law.from_uniform
-    ranks, theta = scenarios.coordinates, scenarios.cloud[0]
-
-    def at(coordinates: Array) -> Array:
-        both = np.concatenate([ranks, coordinates])
-        _, first, which = np.unique(both, axis=0, return_index=True, return_inverse=True)
-        return np.asarray(theta[first[which.ravel()[len(ranks) :]]])
-
-    return at
+        proxy = self.proxy_of(models, check)
+        learned = [one.own for one in models if isinstance(one, ProxyModel) and one.own is not None]
+        own = super().stacked(learned, check)
+        both = [(residuals_of(one, check).mean(axis=1) ** 2).mean() for one in (proxy, own)]
+        return proxy if both[0] <= both[1] else own
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +181,8 @@ def validate(
     """Validate a proxy of the loss J(θ) = E[g(x, θ) | θ] for measures of risk.
 
     Pairs of fresh draws show the mean and the variance of J given the proxy, which correct the law
-    of its predictions. The corrected measures stand beside those of the proxy alone.
+    of its predictions; where a model learned from the other evaluations is nearer to J at these
+    pairs, its law is corrected. The corrected measures stand beside those of the proxy alone.
 
     Parameters
     ----------
@@ -226,24 +227,25 @@ def validate(
     theta = law.from_uniform(random.random((8, law.base_dim))) if theta is None else theta
     method = ProxySampling(targets, predict=as_predictor(proxy, theta))
     found, state = limits.solve(problem, method)
-    model, dense = state.model, state.dense
-    assert isinstance(model, ProxyModel)
-    assert model.own is not None
+    dense = state.dense
     assert dense.owner is not None
     outputs = state.draws.values.shape[2] if state.n_pairs else 1
     columns = method.predict(theta).shape[1]
     if columns not in (1, outputs):
         raise InputError("proxy", f"{columns} outputs", f"the sum, or {outputs} as g has")
-    alone = LawOfJ.of_model(dense.j[:, 0], dense.weights, dense.owner, state.laws[0].dim)
+    check = method.summed(state.draws, state.residuals) if state.n_pairs else None
+    model = state.models[-1] if check is None else method.proxy_of(state.models, check)
+    predicted = model.mean(dense.uniform)[:, 0]
+    alone = LawOfJ.of_model(predicted, dense.weights, dense.owner, state.laws[0].dim)
     diagnosis = None
-    if state.n_pairs:
+    if check is not None and isinstance(model, ProxyModel) and model.own is not None:
         draws, predicted = state.draws, model.mean(state.draws.uniform)
         diagnosis = Diagnosis.of(
             problem,
             model.theta_of(draws.uniform),
             draws.weights,
             predicted,
-            [method.summed(draws).residuals(model)],
+            [check.residuals(model)],
             np.array([alone.variance]),
             np.random.default_rng(3),
             np.abs(model.own.mean(draws.uniform) - predicted)[:, 0],
@@ -254,6 +256,6 @@ def validate(
         targets.keys,
         tuple(found.diagnostics["notes"]),
         distribution=LossDistribution(state.laws[0]),
-        proxy=alone.values(targets),
+        proxy=targets.values(alone.center),
         diagnosis=diagnosis,
     )

@@ -1,13 +1,17 @@
-"""Atom of J: a value that both draws of many pairs have exactly."""
+"""J given Ĵ at pairs: its shape, and an atom, a value that both draws of many pairs have."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy.special import betaincinv
+from scipy.special import betaincinv, ndtri
 
 from nestquad._typing import Array, Indices
+from nestquad.methods.learned import Evidence
+
+Shape: TypeAlias = Literal["shrunk", "sharp", "normal"]
 
 
 @dataclass(frozen=True)
@@ -103,3 +107,77 @@ class Atom:
             away = np.maximum(np.abs(j - self.value), 1e-12 * max(abs(self.value), 1e-12))
             j = self.value + self.side * away
         return np.where(at_atom, self.value, j)
+
+
+@dataclass(frozen=True, eq=False)
+class Scatter:
+    """J given Ĵ at pairs, from which neighboring θ take theirs: a smoothed bootstrap.
+
+    At a pair with mean residual r of noise variance σ², J − Ĵ is N(b + ρ (r − b), (1 − ρ) v) with
+    ρ = v / (v + σ²), which has ρ³ of the skewness of J given Ĵ; b + √ρ (r − b) has the variance v
+    too and ρ^1.5 of the skewness. The change by the second shows the size of the shape that noise
+    hides.
+
+    Shapes
+    ------
+    edges (B − 1,): scores between bins; order (m,) by bin and residual. All others (m,) in that
+    order: bin, column of the nearest node, mean residual, its noise variance, weight, and the bin
+    of pairs that may be at the atom.
+    """
+
+    edges: Array
+    order: Indices
+    bins: Indices
+    column: Indices
+    r: Array
+    noise: Array
+    weights: Array
+    atom: Atom | None = None
+    at_atom: Indices | None = None
+
+    @classmethod
+    def of(cls, z: Array, seen: Evidence, atom: Atom | None) -> Scatter:
+        r = seen.pairs.r.mean(axis=1)
+        order = np.lexsort((r, seen.bins))
+        column = np.clip(np.searchsorted(z, seen.z), 0, len(z) - 1)
+        noise = 1.0 / seen.trust(np.ones(len(r))) - 1.0
+        own, last = np.sort(seen.z), np.flatnonzero(np.diff(np.sort(seen.bins)))
+        return cls(
+            0.5 * (own[last] + own[last + 1]),
+            order,
+            seen.bins[order],
+            column[order],
+            r[order],
+            noise[order],
+            seen.pairs.weights[order],
+            atom,
+            None if atom is None else atom.pairs[order],
+        )
+
+    def trust(self, v: Array) -> Array:
+        """ρ (m,) of each pair, for v (n,) at the nodes."""
+        at = v[self.column]
+        return np.asarray(at / (at + self.noise + 1e-300))
+
+    def draw(
+        self, z: Array, u: Array, b: Array, v: Array, chance: Array, shape: Shape
+    ) -> tuple[Array, Indices]:
+        """Standardized J − Ĵ − b at scores z by uniforms (2, n), and the pairs they come from.
+
+        b, v (n,) are at the nodes, `chance` (m,) are bootstrap weights of the pairs. Residuals are
+        shrunk by ρ, or by √ρ if sharp, or have no part in the shape.
+        """
+        bins = np.searchsorted(self.edges, z)
+        total = np.cumsum(self.weights * chance[self.order])
+        ends = np.searchsorted(self.bins, np.arange(len(self.edges) + 1), "right")
+        upper = total[ends - 1]
+        lower = np.concatenate([[0.0], upper[:-1]])
+        wanted = lower[bins] + u[0] * (upper - lower)[bins]
+        pick = np.clip(np.searchsorted(total, wanted, "right"), 0, len(total) - 1)
+        if shape == "normal":
+            return ndtri(u[1]), pick
+        at, rho = v[self.column], self.trust(v)
+        away = (self.r - b[self.column]) / np.sqrt(at + 1e-300)
+        if shape == "sharp":
+            return (np.sqrt(rho) * away)[pick], pick
+        return (rho * away)[pick] + np.sqrt(1.0 - rho)[pick] * ndtri(u[1]), pick
