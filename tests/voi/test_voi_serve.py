@@ -28,8 +28,8 @@ pytest.importorskip("multipart")
 from starlette.testclient import TestClient
 
 from nestquad.voi.serve import application
+from nestquad.voi.serve._app import STATIC
 from nestquad.voi.serve._jobs import Job, preload
-from nestquad.voi.serve._pages import STATIC
 from nestquad.voi.serve._settings import Settings
 from nestquad.voi.serve._workspace import MOST_ANALYSES, Workspace
 from nestquad.voi.table import _limits

@@ -300,3 +300,53 @@ def test_one_text_is_told_once_for_each_column():
     table.loc[3:20, "p_cure"] = "see note"
     seen = voi.preview(saved(put(table)))
     assert [(p.column, p.address) for p in seen.problems] == [("p_cure", "B5")]
+
+
+def test_a_first_column_of_formulas_does_not_name_the_rows():
+    def formulas(sheet):
+        for row in (*range(4, 34), *range(35, 35 + N - 30)):
+            sheet.cell(row, 4, f"=2*C{row}")
+
+    seen = voi.preview(messy(formulas))
+    assert [(p.column, p.address) for p in seen.problems] == [("SoC", "D4")]
+    assert "the formula '=2*C4' without a saved value" in str(seen.problems[0])
+
+
+@pytest.mark.parametrize("word", ["LYs", "Life years"])
+def test_quality_adjusted_years_are_the_effects_beside_life_years(word):
+    table = one_sheet()
+    for option in EFFECTS:
+        table[f"{word} {option}"] = 1.3 * EFFECTS[option]
+    seen = voi.preview(saved(put(table)))
+    np.testing.assert_allclose(seen.effects, EFFECTS)
+    assert list(seen.parameters) == list(P)
+
+
+def test_units_in_parentheses_are_no_part_of_an_option_and_doses_are():
+    units = {f"Total cost {o}": f"{o} cost (£)" for o in COSTS}
+    units |= {f"QALYs {o}": f"{o} QALYs [disc.]" for o in COSTS}
+    seen = voi.preview(saved(put(one_sheet().rename(columns=units))))
+    assert seen.options == ("SoC", "Drug")
+    np.testing.assert_allclose(seen.effects, EFFECTS)
+    doses = ["Drug (10 mg)", "Drug (20 mg)"]
+    costs, effects = (table.set_axis(doses, axis=1) for table in (COSTS, EFFECTS))
+    outputs = voi.Outputs(costs.add_prefix("Cost "), effects.add_prefix("QALY "), WTP)
+    assert outputs.options == ("Drug 10 mg", "Drug 20 mg")
+
+
+def test_a_second_table_below_is_named():
+    table = one_sheet()
+    book = put(table.iloc[:, :3])
+    book.active.append([])
+    for row in (table.columns[3:], *table.iloc[:, 3:].itertuples(index=False)):
+        book.active.append(list(row))
+    seen = voi.preview(saved(book))
+    assert any("another table from line" in note for note in seen.notes)
+
+
+def test_draws_in_columns_are_refused_with_the_remedy():
+    book = openpyxl.Workbook()
+    for name, column in one_sheet().items():
+        book.active.append([name, *column])
+    with pytest.raises(nq.InputError, match="transpose"):
+        voi.preview(saved(book))

@@ -31,7 +31,6 @@ class Table:
     experiment: Experiment
     design: Any
     outcomes: Array
-
     n_simulations: int = 0
     n_likelihoods: int = 0
 

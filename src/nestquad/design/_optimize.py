@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -336,11 +337,13 @@ class _Search:
         screened = [
             Tried(space.design(u), self.score(self.coarse, space.design(u)), u) for u in points
         ]
-        screened.sort(key=_value, reverse=True)
+        screened.sort(key=attrgetter("value"), reverse=True)
         ends = [self._climb(start) for start in _apart(screened, SEARCH.apart, SEARCH.starts)]
-        ends.sort(key=_value, reverse=True)
+        ends.sort(key=attrgetter("value"), reverse=True)
         rows = [entry._replace(value=self.score(self.fine, entry.design)) for entry in screened]
-        return _apart(ends, SEARCH.step, len(ends)) + sorted(rows, key=_value, reverse=True)
+        return _apart(ends, SEARCH.step, len(ends)) + sorted(
+            rows, key=attrgetter("value"), reverse=True
+        )
 
     def _climb(self, start: Tried) -> Tried:
         """Local maximum of the predicted gain: L-BFGS-B with a gradient, else COBYQA.
@@ -426,7 +429,7 @@ class _Search:
             Tried(d, self.score(model, d), place)
             for d, place in zip(allowed, _places(allowed), strict=True)
         ]
-        return sorted(tried, key=_value, reverse=True)
+        return sorted(tried, key=attrgetter("value"), reverse=True)
 
     def bound(self, d: Any) -> float:
         """Lower bound of the gain by a proposal with mixtures, for each unit of cost."""
@@ -469,7 +472,7 @@ class _Search:
         for correction in self.corrections:
             total = total + correction.at(places)
         rows = [entry._replace(value=float(v)) for entry, v in zip(tried, total, strict=True)]
-        return sorted(rows, key=_value, reverse=True)
+        return sorted(rows, key=attrgetter("value"), reverse=True)
 
     def finish(self, tried: list[Tried]) -> Optimum:
         """Compare the finalists, correct all gains by theirs, and estimate the best design.
@@ -545,10 +548,6 @@ class Smooth:
     def at(self, places: Array) -> Array:
         """Values (n,) at places (n, k)."""
         return np.asarray(self.model(places), dtype=np.float64)
-
-
-def _value(entry: Tried) -> float:
-    return entry.value
 
 
 def _distance(entry: Tried, others: Sequence[Tried]) -> float:

@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from scipy.special import lambertw, logsumexp, ndtr, ndtri
+from scipy.interpolate import BSpline, make_interp_spline
+from scipy.special import logsumexp, ndtr, ndtri
 
 from nestquad import clock
 from nestquad._typing import Array, Mask
@@ -41,6 +42,8 @@ _MOST_COORDINATES = 8
 # Tails as heavy as in a law without a tenth moment, such as Student's t with ten degrees of
 # freedom: squares of such data say nothing about the rest.
 _HEAVY = 0.1
+# Levels of normal scores: quantiles beyond three standard deviations have few simulations.
+_LEVELS = np.linspace(-3.0, 3.0, 61)
 # Draws near a known θ, three in four: 16 scales by factors of 2.5, from that of the prior down to a
 # millionth. With 64 draws each scale has three.
 NEAR_DRAWS, _NEAR, _SCALES = 64, 0.75, 2.5 ** -np.arange(16.0)
@@ -185,40 +188,52 @@ class Conditional:
         return logs - total[:, None], self.law.means + shift, total
 
 
+Coordinate = Literal["location", "scores", "arcsinh"]
+
+
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """Standardized data, and a quadratic regression of the latent parameters on them."""
+    """Standardized data, and a quadratic regression of the latent parameters on them.
 
+    Columns with heavy tails enter by their normal scores (van der Waerden, 1952), with the column
+    itself as a further predictor of locations; `coordinate` leaves out the column, or takes
+    arcsinh(y) instead.
+    """
+
+    coordinate: Coordinate
     counts: Mask
-    bend: Array | None
     center: Array
     scale: Array
-    tails: Array
+    scores: dict[int, BSpline]
     coefficients: Array
     spread: Array
 
     @classmethod
-    def of(cls, latent: Array, y: Array, bend: Array | None = None) -> Summary:
+    def of(cls, latent: Array, y: Array, coordinate: Coordinate = "location") -> Summary:
         counts = ((y == np.round(y)) & (y >= 0)).all(axis=0)
-        center, scale, tails = _letter_values(_stable(y, counts, bend))
+        v = _stable(y, counts, coordinate)
+        center, scale, heavy = _letter_values(v)
+        knots = np.arcsinh(np.quantile((v - center) / scale, ndtr(_LEVELS), axis=0).T)
+        smooth = [j for j in heavy if (np.diff(knots[j]) > 0).all()]  # columns without atoms
+        # Splines of degree one are monotone, and linear beyond the last quantiles.
+        scores = {j: make_interp_spline(knots[j], _LEVELS, k=1) for j in smooth}
         empty = np.zeros((0, latent.shape[1]))
-        blank = cls(counts, bend, center, scale, tails, empty, np.ones(latent.shape[1]))
-        features = blank._features(y)
+        parts = coordinate, counts, center, scale, scores
+        features = cls(*parts, empty, np.ones(latent.shape[1]))._features(y)
         units = np.sqrt((features**2).mean(axis=0)) + 1e-150
         scaled = features / units
         gram = scaled.T @ scaled + 1e-9 * len(y) * np.eye(len(units))
         coefficients = np.linalg.solve(gram, scaled.T @ latent) / units[:, None]
         residual = latent - features @ coefficients
-        spread = np.maximum(residual.std(axis=0), 1e-9)
-        return cls(counts, bend, center, scale, tails, coefficients, spread)
+        return cls(*parts, coefficients, np.maximum(residual.std(axis=0), 1e-9))
 
     def _features(self, y: Array) -> Array:
-        """1, data with light tails, heavy ones as a location follows them, and squares."""
-        v = (_stable(y, self.counts, self.bend) - self.center) / self.scale
-        heavy = self.tails > 0
-        raw, h = v[:, heavy], self.tails[heavy]
-        v[:, heavy] = np.sign(raw) * np.sqrt(lambertw(h * raw * raw).real / h)
-        parts = [np.ones_like(v[:, :1]), v, raw]
+        """1, data with light tails or as scores, heavy ones themselves, and squares."""
+        v = (_stable(y, self.counts, self.coordinate) - self.center) / self.scale
+        raw = v[:, list(self.scores)]
+        for column, score in self.scores.items():
+            v[:, column] = score(np.arcsinh(v[:, column]))
+        parts = [np.ones_like(v[:, :1]), v, *([raw] if self.coordinate == "location" else [])]
         if v.shape[1] <= 4 * _MOST_COORDINATES:  # squares of more are too many to estimate
             i, j = np.triu_indices(v.shape[1])
             parts.append(v[:, i] * v[:, j])
@@ -232,48 +247,28 @@ class Summary:
         return predicted, features[:, 1 : n + 1] if n <= _MOST_COORDINATES else predicted
 
 
-def _stable(y: Array, counts: Mask, bend: Array | None) -> Array:
-    """Counts by Anscombe's square root (1948), other data by arcsinh((y − ξ) / λ) if bent."""
-    if bend is not None:
-        y = np.arcsinh((y - bend[0]) / bend[1])
-    return np.asarray(np.where(counts, np.sqrt(np.maximum(y, 0.0) + 0.375), y))
+def _stable(y: Array, counts: Mask, coordinate: Coordinate) -> Array:
+    """Counts by Anscombe's square root (1948), other data as they are or by arcsinh."""
+    other = np.arcsinh(y) if coordinate == "arcsinh" else y
+    return np.asarray(np.where(counts, np.sqrt(np.maximum(y, 0.0) + 0.375), other))
 
 
-def _bends(y: Array) -> list[Array | None]:
-    """Candidate transformations arcsinh((y − ξ) / λ), rows ξ and λ; None for no transformation.
+def _letter_values(v: Array) -> tuple[Array, Array, Any]:
+    """Center and scale of columns, and the indices of columns with heavy tails.
 
-    They are tried where a column has heavy tails: ξ = 0 and λ = 1, and the Johnson S_U law of four
-    quantiles (Slifker and Shapiro, 1980, The Johnson system: selection and parameter estimation).
-    """
-    counts = ((y == np.round(y)) & (y >= 0)).all(axis=0)
-    tails = _letter_values(y)[2]
-    if counts.any() or not (tails > 0).any():
-        return [None]
-    z = 0.524 * np.array([-3.0, -1.0, 1.0, 3.0])
-    low, left, right, high = np.quantile(y, ndtr(z), axis=0)
-    p = np.maximum(right - left, 1e-300)
-    m, n = (high - right) / p, (left - low) / p
-    excess = np.maximum(m * n - 1.0, 1e-3)
-    total = np.maximum(m + n - 2.0, 1e-3)
-    scale = 2.0 * p * np.sqrt(excess) / (total * np.sqrt(total + 4.0))
-    center = 0.5 * (left + right) + p * (n - m) / (2.0 * total)
-    return [None, np.stack([0.0 * p, 0.0 * p + 1.0]), np.stack([center, scale])]
-
-
-def _letter_values(v: Array) -> tuple[Array, Array, Array]:
-    """Center, scale and tail h of columns: v = center + scale · u exp(h u²/2), u nearly normal.
-
-    The tails of a law with index α have h = 1/α (Tukey, 1977; Hoaglin, 1985): log(q(1−p) − q(p)) is
-    linear in the square of the normal quantile. Light tails have h = 0, mean and deviation.
+    The tails of a law with index α have v = center + scale · u exp(u²/2α), with u nearly normal
+    (Tukey, 1977; Hoaglin, 1985): log(q(1−p) − q(p)) is linear in the square of the normal quantile.
+    Columns with light tails have mean and standard deviation as center and scale.
     """
     center, scale = v.mean(axis=0), v.std(axis=0)
     z = np.array([1.0, 1.5, 2.0, 2.5, 3.0])
     low, middle, high = (np.quantile(v, q, axis=0) for q in (ndtr(-z), 0.5, ndtr(z)))
     width = np.log(np.maximum(high - low, 1e-300)) - np.log(2.0 * z)[:, None]
     slope, at = np.polyfit(0.5 * z * z, width, 1)
-    tails = np.where(slope > _HEAVY, slope, 0.0)
-    center, scale = (np.where(tails > 0, a, b) for a, b in ((middle, center), (np.exp(at), scale)))
-    return center, np.where(scale > 1e-12 * (1.0 + np.abs(center)), scale, 1.0), tails
+    heavy = slope > _HEAVY
+    center, scale = (np.where(heavy, a, b) for a, b in ((middle, center), (np.exp(at), scale)))
+    scale = np.where(scale > 1e-12 * (1.0 + np.abs(center)), scale, 1.0)
+    return center, scale, np.flatnonzero(heavy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +287,7 @@ class Parameters:
         """Coordinates of a heavy-tailed law, if it can be inverted coordinate by coordinate."""
         z = np.random.default_rng(0).standard_normal((512, law.base_dim))
         theta = law.from_normal(z)
-        if theta.shape != z.shape or not _letter_values(theta[:, own])[2].any():
+        if theta.shape != z.shape or not len(_letter_values(theta[:, own])[2]):
             return None
         found = cls(law, own)
         try:
@@ -617,10 +612,12 @@ def fit_proposal(
         priors.append(heavy)
     found: Fit | None = None
     for prior in priors:
-        starts = [_fitted(latent, y, None, prior, bend) for bend in _bends(y)]
+        first = _fitted(latent, y, None, prior, "location")
+        others: tuple[Coordinate, ...] = ("scores", "arcsinh") if first.summary.scores else ()
+        starts = [first, *(_fitted(latent, y, None, prior, kind) for kind in others)]
         start = max(starts, key=lambda fit: fit.score)
         if like is not None and like.means.shape[1] == start.mixture.means.shape[1]:
-            similar = _fitted(latent, y, like, prior, start.summary.bend)
+            similar = _fitted(latent, y, like, prior, start.summary.coordinate)
             if similar.score >= start.score and len(priors) == 1:
                 return similar, n
         grown, more = _grown(simulations, n, most, prior, start, room)
@@ -639,7 +636,7 @@ def _grown(
     start: Fit,
     room: Callable[[float], bool],
 ) -> tuple[Fit, int]:
-    best, tried, bend, seconds = start, 1, start.summary.bend, 0.0
+    best, tried, kind, seconds = start, 1, start.summary.coordinate, 0.0
     while 2 * tried <= _MOST_COMPONENTS and room(_SLOWER * seconds):
         begin = clock.now()
         tried *= 2
@@ -648,8 +645,8 @@ def _grown(
             break
         if more > n:  # scores are comparable on the same simulations only
             n = more
-            best = _fitted(*simulations(n), best.mixture, prior, bend)
-        start = _fitted(*simulations(n), start.mixture.split(), prior, bend)
+            best = _fitted(*simulations(n), best.mixture, prior, kind)
+        start = _fitted(*simulations(n), start.mixture.split(), prior, kind)
         gain = start.score - best.score
         if gain > 0:
             best = start
@@ -664,12 +661,12 @@ def _fitted(
     y: Array,
     start: Mixture | None,
     prior: Empirical | Parameters | None,
-    bend: Array | None = None,
+    coordinate: Coordinate,
 ) -> Fit:
     n, z, slope = 3 * len(y) // 4, latent, np.zeros(())
     if isinstance(prior, Parameters):
         latent, slope = prior.at(z), prior.log_slope(z[n:])
-    summary = Summary.of(latent[:n], y[:n], bend)
+    summary = Summary.of(latent[:n], y[:n], coordinate)
     predicted, given = summary.at(y)
     x = np.concatenate([(latent - predicted) / summary.spread, given], axis=1)
     mixture = one_normal(x[:n]) if start is None else start.fitted(x[:n])

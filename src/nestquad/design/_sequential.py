@@ -215,11 +215,10 @@ class Sequential:
 
     def _repr_html_(self) -> str:
         law = self.posterior
-        sd = law.std()
         rows = {
             "experiments so far": str(len(self.data)),
             "posterior mean": label_of(law.mean()),
-            "posterior standard deviation": label_of(sd),
+            "posterior standard deviation": label_of(law.std()),
             "effective particles": f"{self.effective_particles:,.0f} of {len(self._latent):,}",
             "likelihoods": f"{self.n_evaluations:,}",
         }

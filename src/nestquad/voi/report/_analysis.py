@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import nestquad.voi.table as tabular
 from nestquad import clock
 from nestquad._checks import instance, is_number, listed, shown
 from nestquad._notebook import grid
@@ -15,7 +16,6 @@ from nestquad._progress import ProgressLike
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError
 from nestquad.result import plain
-from nestquad.voi import table as tabular
 from nestquad.voi.table import DISCOUNT, Design, Outputs, pandas
 
 if TYPE_CHECKING:

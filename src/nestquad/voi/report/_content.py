@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import nestquad.voi.report._figures as figures
 from nestquad._checks import instance
 from nestquad.pages import (
     Answer,
@@ -26,7 +27,6 @@ from nestquad.pages import (
     versions,
 )
 from nestquad.result import NORMAL_95
-from nestquad.voi.report import _figures as figures
 from nestquad.voi.report._analysis import Analysis
 from nestquad.voi.table import ENOUGH, has_trees, incremental
 

@@ -1,17 +1,22 @@
-"""Application: routes, checks of every request, and a server for this machine alone."""
+"""Application: routes, pages, checks of every request, and a server for this machine alone."""
 
 from __future__ import annotations
 
 import hmac
+import io
 import os
 import secrets
 import socket
 import webbrowser
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import uvicorn
+from jinja2 import Environment, FileSystemLoader
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders, UploadFile
@@ -23,11 +28,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nestquad.errors import InputError, NestquadError
 from nestquad.voi.serve._jobs import preload
-from nestquad.voi.serve._pages import STATIC, analysis_page, message_page, start_page
-from nestquad.voi.serve._workspace import SAVED, Work, Workspace, example
+from nestquad.voi.serve._workspace import SAVED, Work, Workspace
 from nestquad.voi.table._limits import MOST_BYTES
 
 HOST = "127.0.0.1"
+STATIC = Path(__file__).with_name("static")
+# Problems on one page; a person corrects the first ones and uploads again.
+_MOST_PROBLEMS = 100
 # Reading takes a second: a page that has the answer at once is better than one that waits for it.
 _PATIENCE = 8.0
 _HEADERS = {
@@ -249,6 +256,63 @@ def _message(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     words = "There is no such page. It may have been removed." if status == 404 else str(error)
     return _page(message_page(words), status)
+
+
+def start_page(
+    workspace: Workspace, problem: str | None = None, given: Mapping[str, str] | None = None
+) -> str:
+    """Upload, example, saved analyses; a problem of the upload before."""
+    problems = [problem] if problem else []
+    return _rendered("start", root="./", works=list(workspace), problems=problems, given=given)
+
+
+def analysis_page(work: Work) -> str:
+    """Page of an analysis: the reading of its tables, and the parts that the script fills."""
+    seen = work.seen()
+    problems = [] if seen is None else [one["message"] for one in seen["problems"]]
+    if seen is None and work.job is not None and not work.job.running and work.job.error:
+        problems = [work.job.error]
+    left = len(problems) - _MOST_PROBLEMS
+    bad = {} if seen is None else {(p["table"], p["column"]) for p in seen["problems"]}
+    return _rendered(
+        "analysis",
+        root="../../",
+        work=work,
+        seen=seen,
+        bad=bad,
+        given=vars(work.settings),
+        problems=[*problems[:_MOST_PROBLEMS], *([f"and {left:,} more"] if left > 0 else [])],
+    )
+
+
+def message_page(words: str) -> str:
+    """A sentence without style or script: it also answers strangers."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8"><title>nestquad</title>'
+        f"<body><p>{escape(words)}</p></body></html>\n"
+    )
+
+
+def _rendered(name: str, **values: Any) -> str:
+    page: str = _templates().get_template(f"{name}.html").render(most=MOST_BYTES, **values)
+    return page
+
+
+@cache
+def _templates() -> Environment:
+    found = Environment(loader=FileSystemLoader(STATIC), autoescape=True, trim_blocks=True)
+    found.filters["short"] = lambda x: (
+        "–" if x is None else format(x, ",.0f" if abs(x) >= 1e4 else ",.5g")
+    )
+    found.filters["plain"] = lambda x: f"{x:.12g}" if isinstance(x, float) else x
+    return found
+
+
+def example() -> tuple[dict[str, tuple[str, BinaryIO]], dict[str, Any]]:
+    """File and settings to try the page on, as an upload has them: a new drug and usual care."""
+    file = io.BytesIO((STATIC / "example.csv").read_bytes())
+    settings = {"wtp": 20_000, "title": "Example: a new drug against usual care"}
+    return {"workbook": ("example.csv", file)}, settings
 
 
 def serve(

@@ -1,8 +1,7 @@
-"""Analyses of one server, each a folder in a private temporary folder; and an example of one."""
+"""Analyses of one server, each a folder in a private temporary folder."""
 
 from __future__ import annotations
 
-import io
 import json
 import secrets
 import shutil
@@ -16,7 +15,6 @@ from typing import Any, BinaryIO
 from nestquad.errors import InputError
 from nestquad.voi.report._analysis import check_groups
 from nestquad.voi.serve._jobs import Job
-from nestquad.voi.serve._pages import STATIC
 from nestquad.voi.serve._settings import Settings, amount
 from nestquad.voi.serve._work import (
     ANSWERS,
@@ -258,10 +256,3 @@ class Workspace:
         with self._lock:
             self._works[name] = work
         return work
-
-
-def example() -> tuple[dict[str, tuple[str, BinaryIO]], dict[str, Any]]:
-    """File and settings to try the page on, as an upload has them: a new drug and usual care."""
-    file = io.BytesIO((STATIC / "example.csv").read_bytes())
-    settings = {"wtp": 20_000, "title": "Example: a new drug against usual care"}
-    return {"workbook": ("example.csv", file)}, settings

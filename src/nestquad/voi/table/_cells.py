@@ -214,6 +214,8 @@ def _on_sheet(data: bytes, sheet: str, cells: pd.DataFrame) -> Region:
         header, stop = find_header(cells)
         top, below = cells.iloc[: header + 1], cells.iloc[header + 1 : stop]
         region = table_below(top, below, lettered=True)
+        below = f"another table from line {stop + 1:,} on is left out"
+        region = replace(region, notes=(*region.notes, *([below] * (stop < len(cells)))))
         if region.frame.size and not region.frame.isna().any(axis=None):
             return region
     frame = region.frame

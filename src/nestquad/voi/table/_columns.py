@@ -81,10 +81,13 @@ def check_roles(given: Mapping[str, str], known: Mapping[str, str]) -> None:
 def _pairs(
     names: Sequence[str], costs: Sequence[str], effects: Sequence[str]
 ) -> dict[str, tuple[str, str]]:
-    """Costs and effects by option."""
+    """Costs and effects by option; of several effects, quality-adjusted ones."""
     pairs: dict[str, tuple[str, str]] = {}
     short = dict(zip(costs, plain_names(costs, "costs"), strict=True))
     for effect, option in zip(effects, plain_names(effects, "effects"), strict=True):
+        known = pairs.get(_option(option), ("", ""))[1].casefold()
+        if "qaly" in known and "qaly" not in effect.casefold():
+            continue
         same = [c for c in costs if short[c].casefold() == option.casefold()]
         if same:
             cost = min(same, key=lambda name: abs(names.index(name) - names.index(effect)))

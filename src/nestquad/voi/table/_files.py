@@ -315,6 +315,7 @@ def _clean_together(
             parts[kind] = _clean_region(f"{name}, {kind}", kind, part_region)
     except InputError as error:
         parts["costs"] = Cleaned.refused(name, error)
+        parts["costs"].frame.attrs["notes"] = region.notes
     numbers = frame.apply(pandas().to_numeric, errors="coerce")
     ranges = dict(zip(frame.columns, _ranges(numbers.where(np.isfinite(numbers))), strict=True))
     return parts, tuple(Column(c, role, *ranges[c]) for c, role in roles.items())

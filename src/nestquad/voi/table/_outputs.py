@@ -251,8 +251,11 @@ def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[st
 
 
 def plain_names(names: Sequence[str], kind: str) -> list[str]:
-    """Names without punctuation and the word for costs or effects before or after them."""
+    """Names without punctuation, units in parentheses, and the word for costs or effects."""
     word = rf"(total[ _.]*)?({NAME_WORDS[kind]}|{NAME_LETTERS[kind]})"
+    bare = [re.sub(r"[(\[].*?[)\]]", " ", name) for name in names]
+    # Doses in parentheses tell options apart.
+    names = bare if all(map(str.strip, bare)) and len({*bare}) == len({*names}) else names
     texts = [re.sub(r"[^\w+&%']+|_+", " ", name).strip() for name in names]
     drop = re.compile(rf"^{word}(?= |\d|$)|(?<= ){word}$", re.IGNORECASE)
     return [drop.sub("", text).strip() or text for text in texts]

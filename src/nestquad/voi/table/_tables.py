@@ -34,7 +34,7 @@ _ROW_NAMES = re.compile(rf"|x|unnamed: ?\d+|index|id|run|{DRAW_NAMES.pattern}", 
 # Words in the names of columns that hold costs, or effects; letters before the names of options.
 NAME_WORDS = {
     "costs": r"costs?",
-    "effects": r"effects?|effs?|qalys?|lys?|dalys?|outcomes?|utilit(?:y|ies)",
+    "effects": r"effects?|effs?|qalys?|lys?|life ?years?|dalys?|outcomes?|utilit(?:y|ies)",
 }
 NAME_LETTERS = {"costs": "c", "effects": "[euq]"}
 
@@ -236,8 +236,8 @@ def _one_kind(frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:
 
 def kind_of_name(name: str) -> str:
     """Whether a column holds costs or effects, by words of its name; "" where it says neither."""
-    words = re.split(r"[\W\d_]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).casefold())
-    kinds = [k for k, pattern in NAME_WORDS.items() if any(re.fullmatch(pattern, w) for w in words)]
+    words = re.sub(r"[\W\d_]+", " ", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).casefold())
+    kinds = [k for k, pattern in NAME_WORDS.items() if re.search(rf"\b({pattern})\b", words)]
     return kinds[0] if len(kinds) == 1 else ""
 
 
@@ -257,8 +257,8 @@ def _without_row_names(
         named, numbers = (p.fullmatch(name) is not None for p in (_ROW_NAMES, DRAW_NAMES))
         unnamed = name == "" or name.startswith("Unnamed")
         is_text = not np.isfinite(values).any() and bool(column.notna().all())
-        # 10.5 mg and 2020-01-31 begin with a number, names of rows do not.
-        is_word = is_text and not _texts(column).str.match(r"[-+−]?\d").all()
+        # 10.5 mg and 2020-01-31 begin with a number, formulas and errors with a sign.
+        is_word = is_text and not _texts(column).str.match(r"[-+−]?\d|[=#]").all()
         is_whole, rises = np.all(values == np.round(values)), np.all(np.diff(values) > 0)
         is_label = (is_text and (named or (name == frame.columns[0] and is_word))) or (
             is_whole and (numbers or (named and (rises or permuted or unnamed)))
@@ -433,12 +433,14 @@ def check_names(argument: str, frame: pd.DataFrame) -> None:
             "Rename one of them in the header.",
         )
     counted = any(names == [str(k + first) for k in range(len(names))] for first in (0, 1))
-    if all(map(is_float, names)) and not counted:  # 0, 1, 2, … of a data frame without names
+    numbers = list(filter(is_float, names))
+    if 2 * len(numbers) > len(names) and not counted:  # 0, 1, 2, … of a data frame without names
         raise InputError(
             argument,
-            f"numbers as column names ({', '.join(names[:3])})",
-            "a header line with names",
-            "Without one, the first draw is taken for the header: add a line of names on top.",
+            f"numbers as column names ({', '.join(numbers[:3])})",
+            "a header line with names, and one row for each draw",
+            "Without a header, the first draw is taken for it: add a line of names on top. If each "
+            "draw is a column, transpose the table.",
         )
 
 
