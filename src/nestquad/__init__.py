@@ -51,16 +51,9 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from nestquad.errors import UnsupportedError as UnsupportedError
     from nestquad.estimate import estimate as estimate
     from nestquad.expectation import expectation as expectation
-    from nestquad.kernels import Additive as Additive
     from nestquad.kernels import Anova as Anova
     from nestquad.kernels import Gaussian as Gaussian
     from nestquad.kernels import Matern as Matern
-    from nestquad.kernels import PeriodicSobolev as PeriodicSobolev
-    from nestquad.kernels import Scaled as Scaled
-    from nestquad.kernels import Sobolev as Sobolev
-    from nestquad.kernels import Stein as Stein
-    from nestquad.kernels import Sum as Sum
-    from nestquad.kernels import Tensor as Tensor
     from nestquad.methods import CKQ as CKQ
     from nestquad.methods import LSMC as LSMC
     from nestquad.methods import MLKQ as MLKQ
@@ -76,7 +69,6 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from nestquad.plan import plan as plan
     from nestquad.points import IID as IID
     from nestquad.points import Given as Given
-    from nestquad.points import Halton as Halton
     from nestquad.points import Lattice as Lattice
     from nestquad.points import Sobol as Sobol
     from nestquad.problem import NestedExpectation as NestedExpectation
@@ -105,10 +97,10 @@ _HOMES = {
     ),
     "estimate": "estimate",
     "expectation": "expectation",
-    "kernels": "Additive Anova Gaussian Matern PeriodicSobolev Scaled Sobolev Stein Sum Tensor",
+    "kernels": "Anova Gaussian Matern",
     "methods": "CKQ LSMC MLKQ MLMC NKQ NMC NQMC Auto JointLattice JointProcess",
     "plan": "Plan analyze plan",
-    "points": "IID Given Halton Lattice Sobol",
+    "points": "IID Given Lattice Sobol",
     "problem": "NestedExpectation",
     "quadrature": "KernelQuadrature",
     "repeated": "RepeatedExpectation",

@@ -1,20 +1,20 @@
-"""Estimates as labeled arrays of xarray, and their posterior draws as InferenceData of ArviZ."""
+"""Estimates as labeled arrays of xarray, and their posterior draws as InferenceData of ArviZ.
+
+Estimates are read through their attributes, so that `result` may import this module.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nestquad.errors import UnsupportedError, optional_module
 
-if TYPE_CHECKING:
-    from nestquad.result import Estimate
-
 __all__ = ["inference_data", "labeled_estimate"]
 
 
-def labeled_estimate(estimate: Estimate) -> Any:
+def labeled_estimate(estimate: Any) -> Any:
     """``xarray.Dataset`` of an estimate; needs the extra ``labels``."""
     xarray = optional_module("xarray", "Estimate.to_xarray", "labels")
     own = ("answer",) if np.ndim(estimate.value) else ()
@@ -44,7 +44,7 @@ def labeled_estimate(estimate: Estimate) -> Any:
     return xarray.Dataset(variables, coordinates, _attributes(estimate))
 
 
-def inference_data(estimate: Estimate) -> Any:
+def inference_data(estimate: Any) -> Any:
     """InferenceData (a DataTree from ArviZ 1.0 on) of the draws; needs the extra ``labels``."""
     if estimate.draws is None:
         raise UnsupportedError(
@@ -63,13 +63,13 @@ def inference_data(estimate: Estimate) -> Any:
     return tree
 
 
-def _draws(estimate: Estimate) -> Any:
+def _draws(estimate: Any) -> Any:
     """Draws (K,) of one answer or (K, q) of several."""
     draws = np.asarray(estimate.draws, dtype=float)
     return draws.reshape(len(draws), *np.shape(estimate.value))
 
 
-def _attributes(estimate: Estimate) -> dict[str, Any]:
+def _attributes(estimate: Any) -> dict[str, Any]:
     """Facts of an estimate that netCDF can store."""
     return {
         "problem": estimate.problem,

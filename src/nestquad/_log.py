@@ -15,7 +15,6 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nestquad.evaluate import Evaluator, Grid, Span
     from nestquad.problem import NestedExpectation
     from nestquad.result import Estimate
 
@@ -57,16 +56,6 @@ def log_answer(estimate: Estimate) -> None:
         _ESTIMATE.warning("%s: %s", estimate.problem, text)
 
 
-def log_points(evaluator: Evaluator, grid: Grid, span: Span, done: int, reused: int) -> None:
+def log_points(problem: NestedExpectation, text: str, seconds: float) -> None:
     """Block of points: its size, how many values came from a store, seconds of a value."""
-    if _EVALUATE.isEnabledFor(logging.DEBUG):
-        _EVALUATE.debug(
-            "%s: %s of %s points on %s × %s, %s of them stored, %.3g s each",
-            evaluator.given.label,
-            f"{done:,}",
-            f"{span.size:,}",
-            f"{grid.n_outer:,}",
-            f"{grid.n_inner:,}",
-            f"{reused:,}",
-            evaluator.seconds_per_evaluation,
-        )
+    _EVALUATE.debug("%s: %s, %.3g s each", problem.label, text, seconds)

@@ -236,35 +236,3 @@ class TimePlan:
 # costs`, 72 turns on three shipped and four even problems, 300 to 30,000 evaluations. A tenth of
 # the turns took four times the prediction or more, those with many polynomial terms among them.
 LEARNING = AnalysisCost(fixed=0.03, point=9e-7, product=8e-10, reference=7e-4)
-
-
-@dataclass(frozen=True)
-class LearningCurve:
-    """Evaluations n of learning for an accuracy, the standard deviation of f(J) over a half-width.
-
-    n = ``evaluations`` (0.01 accuracy)^``power``.
-
-    Attributes
-    ----------
-    evaluations, power
-        Evaluations for a hundredth of the spread of f(J), and how they grow with the accuracy.
-        Fitted to seventeen problems (`studies seconds`).
-    """
-
-    evaluations: float = 1100.0
-    power: float = 0.45
-
-    def evaluations_for(self, accuracy: float) -> float:
-        """Evaluations to an accuracy.
-
-        Examples
-        --------
-        >>> curve = LearningCurve()
-        >>> round(curve.accuracy(curve.evaluations_for(250.0)), 6)
-        250.0
-        """
-        return self.evaluations * float((0.01 * accuracy) ** self.power)
-
-    def accuracy(self, n: float) -> float:
-        """Accuracy after n evaluations: the inverse of `evaluations_for`."""
-        return 100.0 * float((n / self.evaluations) ** (1.0 / self.power))

@@ -178,14 +178,14 @@ def compare(
     ):
         raise InputError("methods", shown(methods), "names or configured methods, or None")
     chosen = [as_method(m) for m in ((*METHODS, "auto") if methods is None else methods)]
-    budgets = [as_budget(one) for one in np.ravel(np.array(budget, dtype=object))]
+    budgets = [as_budget(size) for size in np.ravel(np.array(budget, dtype=object))]
     stream = Stream.from_rng(rng)
     if methods is None:  # methods that apply and use the budget
-        chosen = [one for one in chosen if one.most >= max(budgets)]
+        chosen = [size for size in chosen if size.most >= max(budgets)]
         chosen = [method for method in chosen if _applies(method, problem, stream, budgets)]
     for method in chosen:  # a budget that is too small is told before the first run, not after
-        for one in budgets:
-            method.plan(problem, Goal(stream, one))
+        for size in budgets:
+            method.plan(problem, Goal(stream, size))
     # Of several answers the first is compared: the table has one line for each method.
     exact = None if problem.exact is None else float(np.ravel(np.asarray(problem.exact))[0])
     total = sum(budgets) * len(chosen) * replicates
@@ -196,7 +196,7 @@ def compare(
             runs, failure = [], ""
             for replicate in range(replicates):
                 try:
-                    found = estimate(
+                    answer = estimate(
                         problem,
                         budget=one_budget,
                         method=method,
@@ -208,7 +208,7 @@ def compare(
                         raise
                     failure = str(error)
                     break
-                runs.append(found)
+                runs.append(answer)
                 done += one_budget
                 show(done, total, f"{method.name} at {one_budget:,}")
             if failure:
@@ -225,8 +225,8 @@ def _applies(
 ) -> bool:
     """Whether it can plan: some methods need transports, or more evaluations than others."""
     try:
-        for one in budgets:
-            design = method.plan(problem, Goal(stream, one))
+        for size in budgets:
+            design = method.plan(problem, Goal(stream, size))
             for grid in () if design is None else design.grids:
                 grid_points(problem, grid, Span(0, 1, 0, 1))
     except (InputError, UnsupportedError):

@@ -202,7 +202,7 @@ def conditional(
     if max_seconds is not None:
         loop.limit = Lateness().end(started, max_seconds)
     try:
-        found = loop.run()
+        estimate = loop.run()
     finally:
         evaluator.close()
     if loop.last is None:
@@ -212,7 +212,7 @@ def conditional(
             advice="Raise max_seconds, or lower the budget.",
         )
     learned: Learned[Any] = loop.last.state
-    if not np.isfinite(found.std_error).all():
+    if not np.isfinite(estimate.std_error).all():
         raise NumericalError(
             "No model of J was plausible with these evaluations. Use a larger budget, or fix "
             "method=nq.CKQ(n_inner=...) to estimate J better at each theta."
@@ -221,10 +221,10 @@ def conditional(
         problem.label,
         chosen.name,
         evaluator.n_evaluations,
-        found.n_outer,
-        found.n_inner,
+        estimate.n_outer,
+        estimate.n_inner,
         clock.now() - started,
-        found.diagnostics,
+        estimate.diagnostics,
         learned.model.as_function(),
         problem.outer_law,
         learned.scalar,

@@ -483,7 +483,7 @@ class Loop:
         if not alone or not isinstance(self.method, LearnedMethod) or self.last is None:
             return self.goal
         problem, each = self.evaluator.problem, self.evaluator.seconds_per_evaluation
-        plan = replace(self.time or start_plan(problem, each), seconds_of_g=each)
+        plan = replace(self.time or start_plan(problem, self.last, each), seconds_of_g=each)
         before = None if self.time is None else self._before
         self.time = correct_plan(plan, self.last, before, seconds)
         self._before = self.last
@@ -518,10 +518,12 @@ class Loop:
             return "budget"
         if self.goal.seconds is None or (self.last is not None and self.last.final):
             return "limit"
+        if not self._aimed:
+            return "time"
         # Whether a further design is missing or only too slow, the method says without a limit.
         patient = replace(self.goal, seconds=None)
         more = self.method.plan(self.evaluator.problem, patient, self.last)
-        return "limit" if self._aimed and more is None else "time"
+        return "limit" if more is None else "time"
 
     @property
     def found(self) -> Estimate | None:
@@ -560,7 +562,7 @@ class Loop:
         self._half = np.asarray(found.half_width)
         if stopped is not None:
             return stopped
-        if self.goal.adaptive and np.isinf(self._half).all() and found.n_evaluations > _HOPELESS:
+        if self._aimed and np.isinf(self._half).all() and found.n_evaluations > _HOPELESS:
             return "limit"
         if self.goal.adaptive:
             target = self._ending(found)

@@ -46,7 +46,7 @@ def expectation(
     recipe
         Kernel, space and tuning; the default suits a function that is not rough.
     points
-        Where to evaluate: ``"sobol"``, ``"iid"``, ``"halton"``, ``"lattice"`` or `Given`.
+        Where to evaluate: ``"sobol"``, ``"iid"``, ``"lattice"`` or `Given`.
     rng
         Anything that ``numpy.random.default_rng`` takes.
 

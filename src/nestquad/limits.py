@@ -32,8 +32,8 @@ RULE_POINTS = 8_192  # T or N of a nested kernel rule towards a tolerance: the c
 STAIRCASE_POINTS = 2_048  # T or N of multilevel kernel quadrature: a second or two
 GRAM_NUMBERS = 2**24  # numbers of Gram matrices of several θ at a time: 128 MB
 KERNEL_NUMBERS = 2**22  # kernel values at a time for an empirical law: 32 MB
-CHAIN_POINTS = 2**14  # points of a state-space chain at a time, and
-GAPS = 2**13  # gaps whose quadrature nodes are in memory: they stay in the cache
+CACHED_NUMBERS = 2**17  # numbers of a block of polynomials that stay in a cache
+FEWEST_ROWS = 256  # points of such a block: shorter ones cost more in calls than in arithmetic
 
 # Sizes that users may ask for.
 GRID_SIZE = 10**9  # T, N and the like: larger ones are slips

@@ -145,8 +145,8 @@ class Plan:
             if row < span.size:
                 t, n = divmod(row, span.shape[1])
                 t, n = span.t0 + t, span.n0 + n
-                one = Span(t, t + 1, n, n + 1)
-                theta, points = grid_points(self._session.problem, grid, one)
+                point = Span(t, t + 1, n, n + 1)
+                theta, points = grid_points(self._session.problem, grid, point)
                 return theta[0], points.x[0, 0]
             row -= span.size
         raise IndexError(row)
@@ -194,7 +194,7 @@ def plan(
     problem, method = in_two_levels(problem, method)
     budget = validated(problem, budget, tol, rtol, None)
     adaptive = tol is not None or rtol is not None
-    tol, rtol = (None if one is None else float(one) for one in (tol, rtol))
+    tol, rtol = (None if limit is None else float(limit) for limit in (tol, rtol))
     chosen, budget = settled(method, budget, adaptive)
     goal = Goal(Stream.from_rng(rng), budget, adaptive)
     first = _Session(replace(problem, g=None), chosen, goal, tol, rtol).plans[0]
@@ -298,10 +298,10 @@ class _Session:
         self.loop.evaluator.n_evaluations += row
         self.loop.turn()
         following = self._asked()
-        found = self.loop.answer("open" if following is not None else self.loop.status)
+        estimate = self.loop.answer("open" if following is not None else self.loop.status)
         self.told.append(values)
         self.plans.append(following)
-        self.answers.append(replace(found, seconds=clock.now() - started))
+        self.answers.append(replace(estimate, seconds=clock.now() - started))
 
     def _asked(self) -> Plan | None:
         """Points missing from the design of this turn; complete designs are analysed at once."""
@@ -347,7 +347,7 @@ class ValueRows:
         """The rows with these ids, all of them."""
         assert self.ids is not None
         among = set(wanted)
-        rows = [i for i, one in enumerate(self.ids) if one in among]
+        rows = [i for i, row_id in enumerate(self.ids) if row_id in among]
         return ValueRows([self.ids[i] for i in rows], self.values[rows])
 
 
@@ -382,21 +382,21 @@ def matched(given: ValueRows, ids: Sequence[str], describe: Any) -> Array:
                 f"{len(ids)}, one for each row of the plan, in its order",
             )
         return _finite(given.values, ids)
-    place = {one: row for row, one in enumerate(ids)}
+    place = {row_id: row for row, row_id in enumerate(ids)}
     order = np.full(len(ids), -1)
-    for row, one in enumerate(given.ids):
-        if one not in place:
+    for row, row_id in enumerate(given.ids):
+        if row_id not in place:
             refuse_others(given, ids[0].rpartition("-")[0])
             raise InputError(
                 "values",
-                f"id {one!r} in row {row}",
+                f"id {row_id!r} in row {row}",
                 f"ids from {ids[0]!r} to {ids[-1]!r}, of this block",
             )
-        at = place[one]
+        at = place[row_id]
         if order[at] >= 0:
             raise InputError(
                 "values",
-                f"id {one!r} twice, in rows {order[at]} and {row}",
+                f"id {row_id!r} twice, in rows {order[at]} and {row}",
                 "one value for each id",
             )
         order[at] = row
@@ -414,11 +414,13 @@ def matched(given: ValueRows, ids: Sequence[str], describe: Any) -> Array:
 
 def refuse_others(given: ValueRows, plan: str) -> None:
     """Refuse rows of another plan, by the name that begins their ids."""
-    for row, one in enumerate(given.ids or ()):
-        other = one.rpartition("-")[0]
+    for row, row_id in enumerate(given.ids or ()):
+        other = row_id.rpartition("-")[0]
         if other != plan:
             whose = f", which belongs to plan {other!r}" if other else ""
-            raise InputError("values", f"id {one!r} in row {row}{whose}", f"ids of plan {plan!r}")
+            raise InputError(
+                "values", f"id {row_id!r} in row {row}{whose}", f"ids of plan {plan!r}"
+            )
 
 
 def _finite(values: Array, ids: Sequence[str]) -> Array:
@@ -447,12 +449,12 @@ def _numbers(raw: Any, ids: Sequence[str] | None) -> Array:
         raise InputError("values", f"an array of shape {values.shape}", "shape (n,) or (n, p)")
     if not isinstance(raw, Sequence | np.ndarray):
         raise InputError("values", shown(raw), "numbers, in a table or an array")
-    for row, one in enumerate(raw):
+    for row, entry in enumerate(raw):
         try:
-            np.asarray(one, dtype=float)
+            np.asarray(entry, dtype=float)
         except (TypeError, ValueError, OverflowError):
             where = f"row {row}" if ids is None else f"row {row} (id {ids[row]!r})"
-            raise InputError("values", f"{one!r} in {where}", "numbers") from None
+            raise InputError("values", f"{entry!r} in {where}", "numbers") from None
     raise InputError("values", "rows of different lengths", "as many numbers in each row")
 
 
@@ -463,7 +465,7 @@ def _from_frame(given: Any) -> ValueRows:
     if "id" not in columns:
         names = f"a table with columns {', '.join(columns)}"
         raise InputError("values", names, "a column 'id' with the ids of the plan")
-    ids = [str(one) for one in columns["id"].to_list()]
+    ids = [str(row_id) for row_id in columns["id"].to_list()]
     outputs = [columns[name].to_numpy() for name in _value_columns(list(columns))]
     return ValueRows(ids, _numbers(np.stack(outputs, axis=-1), ids))
 
@@ -492,8 +494,8 @@ def _from_file(path: Path) -> ValueRows:
 
 def _value_columns(names: Sequence[str]) -> list[str]:
     """All columns that the plan did not write."""
-    found = [n for n in names if n != "id" and not n.startswith(_POINT_COLUMNS)]
-    if not found:
+    outputs = [n for n in names if n != "id" and not n.startswith(_POINT_COLUMNS)]
+    if not outputs:
         given = f"a table with columns {', '.join(names)}"
         raise InputError("values", given, "a column of values beside 'id', such as 'value'")
-    return found
+    return outputs

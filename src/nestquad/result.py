@@ -153,16 +153,7 @@ class Estimate:
         if value.ndim:
             with np.errstate(invalid="ignore"):  # infinite errors have no correlation
                 covariance = np.nan_to_num(errors @ errors.T, nan=0.0, posinf=np.inf)
-        if isinstance(problem, NestedExpectation):
-            fields = {"exact": _given(problem.exact), **fields}
-            problem = problem.label
-        return cls(
-            value=_given(value),
-            std_error=_given(std_error),
-            covariance=covariance,
-            problem=problem,
-            **fields,
-        )
+        return cls._of(problem, value, std_error, covariance=covariance, **fields)
 
     @classmethod
     def from_draws(
@@ -190,17 +181,17 @@ class Estimate:
                 spread = away.std(axis=0)
                 unit = std_error.ravel() / np.where(spread > 0, spread, np.inf)
                 covariance = (away * unit).T @ (away * unit) / len(draws)
+        return cls._of(problem, value, std_error, covariance=covariance, draws=draws, **fields)
+
+    @classmethod
+    def _of(
+        cls, problem: NestedExpectation | str, value: Array, std_error: Array, **fields: Any
+    ) -> Estimate:
+        """The estimate of a problem, or of a name, with its exact value where it is known."""
         if isinstance(problem, NestedExpectation):
             fields = {"exact": _given(problem.exact), **fields}
             problem = problem.label
-        return cls(
-            value=_given(value),
-            std_error=_given(std_error),
-            covariance=covariance,
-            problem=problem,
-            draws=draws,
-            **fields,
-        )
+        return cls(_given(value), _given(std_error), problem=problem, **fields)
 
     def widened(self, std_error: float, note: str) -> Estimate:
         """The estimate with a further independent error, and a note on its cause."""

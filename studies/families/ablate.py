@@ -22,7 +22,6 @@ from studies.runner.ledger import Outcome
 DEVICES = {
     "calibration by groups": {"calibrated": False},
     "prior of the calibration": {"prior_dof": 0.0},
-    "surprise of pairs": {"surprised": False},
     "discrepancy": {"discrepant": False},
     "shape of the discrepancy": {"shaped": False},
     "Student's factor": {"student": False},

@@ -193,9 +193,9 @@ STUDY = Study(
 A whole `nq.estimate` makes points, calls g in blocks, reduces, tunes, weighs and estimates the
 error. How much that is beside g alone depends on how much g costs, so there are three of them. NMC
 and NQMC cost a little for each point. NKQ tunes and weighs in N and in T on top: milliseconds that
-small designs do not repay. On a line, as here, its weights cost O(N log N); in more dimensions they
-cost N³ beside N² evaluations. The cheapest g is run up to N·T = 1e8, the others as far as seconds
-allow.
+small designs do not repay. Its weights cost N³ beside N² evaluations; these runs are of earlier
+code, with weights in O(N log N) on a line. The cheapest g is run up to N·T = 1e8, the others as far
+as seconds allow.
 """,
     run=_run,
     drawings=(Drawing("ratios", "Time of a whole estimate over that of g alone.", _draw_ratios),),

@@ -7,13 +7,13 @@ import pytest
 
 import nestquad as nq
 from nestquad.evaluate import Grid, Span, inner_points, outer_points
-from nestquad.points import IID, Given, Halton, Lattice, Sobol, Stream
+from nestquad.points import IID, Given, Lattice, Sobol, Stream
 
 STREAM = Stream.from_rng(2)
 DEPENDENT = nq.NestedExpectation(
     nq.Uniform(), lambda theta: nq.Normal(theta, 1.0 + theta), lambda x, theta: x[..., 0]
 )
-SEQUENCES = [IID(), Sobol(), Halton(), Lattice(log2_max=6)]
+SEQUENCES = [IID(), Sobol(), Lattice(log2_max=6)]
 
 
 def grid_of(inner, n_sets, n_outer=12, n_inner=8):

@@ -19,7 +19,7 @@ from counting import CountingG, counting_problem
 
 import nestquad as nq
 from nestquad.evaluate import Grid, Span, Store, _store
-from nestquad.points import Given, Halton, Sobol
+from nestquad.points import Given, Lattice, Sobol
 
 METHODS = ["nmc", "nqmc", "nkq", "ckq", "joint", "mlmc", "mlkq", "lsmc"]
 INDEPENDENT = nq.NKQ(
@@ -90,8 +90,8 @@ def test_everything_that_makes_points_is_part_of_the_key(tmp_path):
     given = [Given(np.full((4, 1), u)) for u in (0.25, 0.75)]
     grids = [
         Grid(4, 4, Sobol(), Sobol(), None, stream),
-        Grid(4, 4, Halton(), Sobol(), None, stream),
-        Grid(4, 4, Sobol(), Halton(), None, stream),
+        Grid(4, 4, Lattice(), Sobol(), None, stream),
+        Grid(4, 4, Sobol(), Lattice(), None, stream),
         Grid(4, 4, Sobol(), Sobol(), 2, stream),
         Grid(4, 4, Sobol(), Sobol(), None, stream.child(1)),
         Grid(4, 4, Sobol(), Sobol(), None, stream, level=1),

@@ -53,7 +53,7 @@ def test_error_bars_cover(name):
     assert np.mean(covered) >= 0.8
 
 
-@pytest.mark.parametrize("points", ["iid", "sobol", "halton", "lattice"])
+@pytest.mark.parametrize("points", ["iid", "sobol", "lattice"])
 def test_any_points(points):
     est = nq.expectation(x0(np.exp), nq.Uniform(), budget=64, points=points, rng=1)
     assert est.value == pytest.approx(np.e - 1, abs=2e-3)
@@ -101,11 +101,8 @@ def test_many_nodes_on_a_line():  # dense weights would need 20 GB
     assert est.value == pytest.approx(np.e - 1, abs=1e-8)
 
 
-def test_samples_only_with_a_stein_kernel():
-    law = nq.Sampler(lambda n, rng: rng.normal(2.0, 1.0, (n, 1)), dim=1, score=lambda x: 2.0 - x)
-    recipe = nq.KernelQuadrature(nq.Stein(nq.Gaussian(1.0)), space="native")
-    est = nq.expectation(x0(np.square), law, budget=60, recipe=recipe, rng=0)
-    assert est.value == pytest.approx(5.0, abs=0.02)
+def test_a_law_without_a_transport_is_refused():
+    law = nq.Sampler(lambda n, rng: rng.normal(2.0, 1.0, (n, 1)), dim=1)
     with pytest.raises(nq.InputError, match="sampled"):
         nq.expectation(x0(np.square), law, budget=60, rng=0)
 

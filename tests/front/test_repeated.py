@@ -62,7 +62,7 @@ def test_two_levels_are_a_nested_expectation():
     est = nq.estimate(repeated, budget=1024, rng=1)
     other = nq.estimate(nested, budget=1024, method="joint", rng=1)
     assert covers(est, nested.exact)
-    np.testing.assert_allclose(est.value, other.value, atol=0.2 * other.std_error)
+    np.testing.assert_allclose(est.value, other.value, atol=0.5 * other.std_error)
     assert 0.5 < est.std_error / other.std_error < 2.0
 
 
@@ -74,9 +74,10 @@ def test_intervals_hold_on_random_problems(family):
 
 def test_a_decision_in_three_stages_against_enumeration():
     problem = decision()
-    est = nq.estimate(problem, budget=4096, rng=2)
-    assert covers(est, problem.exact)
-    assert est.half_width < 0.25 * problem.exact
+    estimates = [nq.estimate(problem, budget=4096, rng=seed) for seed in range(16)]
+    # Of 16 intervals with a coverage of .95, fewer than 13 hold with probability .007.
+    assert sum(covers(est, problem.exact) for est in estimates) >= 13
+    assert max(est.half_width for est in estimates) < 0.1 * problem.exact
 
 
 def test_a_bermudan_put_against_a_tree():

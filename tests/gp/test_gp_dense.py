@@ -9,9 +9,9 @@ from scipy.optimize import approx_fprime
 from nestquad.gp import (
     Correlation,
     Hyperparameters,
+    PolynomialTrend,
     RestrictedLikelihood,
     SurrogateKind,
-    Trend,
     first_kinds,
     fit_gp,
     fit_surrogate,
@@ -19,7 +19,7 @@ from nestquad.gp import (
     trends,
 )
 
-CONSTANT, LINEAR, QUADRATIC = Trend(0), Trend(1), Trend(2)
+CONSTANT, LINEAR, QUADRATIC = PolynomialTrend(0), PolynomialTrend(1), PolynomialTrend(2)
 
 CORRELATIONS = [
     Correlation("gaussian"),
@@ -57,7 +57,7 @@ def explicit(gp, z_new):
 
 
 @pytest.mark.parametrize("correlation", CORRELATIONS)
-@pytest.mark.parametrize("trend", [CONSTANT, LINEAR, QUADRATIC, Trend(3, additive=True)])
+@pytest.mark.parametrize("trend", [CONSTANT, LINEAR, QUADRATIC, PolynomialTrend(3, additive=True)])
 def test_predictions_equal_universal_kriging(data, correlation, trend):
     z, y = data
     fitted = fit_gp(correlation, trend, z, y, noise_guess=4e-4)
@@ -187,7 +187,9 @@ def test_additive_predictions_at_many_points_equal_those_at_few():
     np.testing.assert_allclose(gp.mean(many), few, atol=1e-7 * y.std())
 
 
-@pytest.mark.parametrize("trend", [CONSTANT, LINEAR, QUADRATIC, Trend(4), Trend(3, additive=True)])
+@pytest.mark.parametrize(
+    "trend", [CONSTANT, LINEAR, QUADRATIC, PolynomialTrend(4), PolynomialTrend(3, additive=True)]
+)
 @pytest.mark.parametrize("dim", [1, 3])
 def test_trend_sizes(dim, trend):
     z = np.random.default_rng(0).uniform(-1, 1, (80, dim))

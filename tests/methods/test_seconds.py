@@ -7,7 +7,7 @@ import pytest
 
 import nestquad as nq
 from nestquad import clock, risk
-from nestquad.clock import LEARNING, AnalysisCost, LearningCurve, TimePlan
+from nestquad.clock import LEARNING, AnalysisCost, TimePlan
 
 PROBLEM = nq.problems.finance()
 LEARNED = ("joint", "ckq", "mlkq")
@@ -37,7 +37,7 @@ def test_a_cheap_g_is_answered_by_a_plain_rule(simulated):
     assert est.status == "converged"
     assert abs(est.value - PROBLEM.exact) <= 0.05
     assert est.method == "nqmc"
-    assert "plain rules promise" in forecast(est)
+    assert "nqmc promises" in forecast(est)
 
 
 def test_an_expensive_g_is_learned_with_fewer_evaluations(simulated):
@@ -47,11 +47,8 @@ def test_an_expensive_g_is_learned_with_fewer_evaluations(simulated):
     assert slow.method in LEARNED
     assert slow.n_evaluations < cheap.n_evaluations
     assert abs(slow.value - PROBLEM.exact) <= 0.4
-    words = [word for word in forecast(slow).split() if word[0].isdigit()]
-    takes, plainly, learning = map(float, words)
+    takes = float(forecast(slow).split()[3])
     assert takes == pytest.approx(0.005, rel=0.1)
-    assert plainly > learning
-    assert learning / 4.0 < slow.seconds < 4.0 * learning
 
 
 def test_a_forecast_is_the_cost_model():
@@ -77,20 +74,13 @@ def test_a_turn_corrects_the_forecast_of_the_next():
     assert plan.corrected(0.0, 500, 40, 100).factor == 0.5
 
 
-def test_accuracy_and_evaluations_of_learning_are_inverse():
-    curve = LearningCurve()
-    for accuracy in (10.0, 100.0, 1e4):
-        assert curve.accuracy(curve.evaluations_for(accuracy)) == pytest.approx(accuracy)
-    assert curve.evaluations_for(1000.0) > curve.evaluations_for(100.0)
-
-
 @pytest.mark.parametrize(("seconds", "cost"), [(1.0, 1e-4), (3.0, 1e-3), (10.0, 1e-2), (30.0, 0.1)])
 def test_time_alone_is_a_request(seconds, cost, simulated):
     est = nq.estimate(simulated.slow(PROBLEM, cost), max_seconds=seconds, rng=0)
     assert simulated.seconds < 1.1 * seconds + 0.3
     assert est.status in ("time", "limit", "unreliable")
     assert abs(est.value - PROBLEM.exact) < 2.0 * est.half_width
-    assert forecast(est).count("±") == 2
+    assert forecast(est).count("±") == len(est.candidates)
 
 
 def test_time_is_used_as_well_as_by_a_budget(simulated):
@@ -112,7 +102,7 @@ def test_time_is_used_as_well_as_by_a_budget(simulated):
 def test_a_moment_is_too_short_to_learn(simulated):
     est = nq.estimate(simulated.slow(PROBLEM, 1e-7), max_seconds=0.1, rng=0)
     assert est.method == "nqmc"
-    assert "learning ± inf" in forecast(est)
+    assert set(est.candidates) == {"nqmc"}
     # By a million of evaluations and not by the first few hundred.
     assert est.half_width < 0.01 * est.sample.spread
 
@@ -190,3 +180,20 @@ def test_with_a_budget_the_way_does_not_depend_on_time(simulated):
         assert not [
             note for note in slow.diagnostics["notes"] if note.startswith("an evaluation takes")
         ]
+
+
+def test_a_plain_rule_that_auto_chose_has_the_bits_of_its_method(simulated):
+    chosen = nq.estimate(simulated.slow(PROBLEM, 1e-7), max_seconds=0.1, rng=3)
+    sizes = {"n_outer": chosen.n_outer, "n_inner": chosen.n_inner}
+    assert nq.estimate(PROBLEM, method=nq.NQMC(**sizes), rng=3).value == chosen.value
+
+
+def test_time_goes_on_where_nothing_has_varied_yet(simulated):
+    rare = nq.NestedExpectation(
+        nq.Normal(),
+        lambda theta: nq.Normal(theta, 1.0),
+        lambda x, theta: (x[..., 0] > 3.5) * 1.0,
+        lambda j: (j - 0.5).clip(0.0),
+    )
+    est = nq.estimate(simulated.slow(rare, 1e-7), max_seconds=0.2, rng=0)
+    assert est.half_width < 1e-3

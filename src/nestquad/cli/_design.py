@@ -75,7 +75,7 @@ def _run(args: argparse.Namespace) -> int:
             "one of them",
             "For instance --budget 2e4.",
         )
-    found = design.compare(
+    comparison = design.compare(
         experiment,
         list(rows),
         budget=args.budget,
@@ -86,10 +86,10 @@ def _run(args: argparse.Namespace) -> int:
         labels=labels,
         **settings,
     )
-    print(found.to_json(indent=2) if args.json else found)
+    print(comparison.to_json(indent=2) if args.json else comparison)
     if args.report:
         page = design.write_design_report(
-            args.report, found, title=args.title or experiment.name or name, command=args.line
+            args.report, comparison, title=args.title or experiment.name or name, command=args.line
         )
         wrote(args, page)
     return 0

@@ -121,7 +121,7 @@ def _run(args: argparse.Namespace) -> int:
     report: risk.RiskReport | risk.Forecast
     if args.target.lower().endswith(".csv"):
         unused = (None, False)
-        given = [k for k in _OF_PROBLEMS if not any(getattr(args, k) is one for one in unused)]
+        given = [k for k in _OF_PROBLEMS if not any(getattr(args, k) is value for value in unused)]
         given = [f"--{k.replace('_', '-')}" for k in given]
         if given:
             advice = "A table is there already, and nothing is evaluated."
@@ -151,7 +151,7 @@ def _named(option: str, given: list[str] | None) -> dict[str, list[str]] | None:
     """NAME=A,B, several times, as a mapping."""
     if given is None:
         return None
-    parts = [one.rpartition("=") for one in given]
+    parts = [text.rpartition("=") for text in given]
     if not all(name and values for name, _, values in parts):
         raise InputError(option, " ".join(given), "NAME=A,B")
     return {name: values.split(",") for name, _, values in parts}

@@ -64,7 +64,7 @@ def _run(args: argparse.Namespace) -> int:
         given = f"{args.parameters!r} ({error.msg} at character {error.pos})"
         raise InputError("--parameters", given, """JSON such as '{"vol": 0.2}'""") from error
     with pool(args, _load) as executor:
-        found = sensitivity(
+        sensitivities = sensitivity(
             _load(args.target),
             parameters,
             budget=args.budget,
@@ -78,11 +78,11 @@ def _run(args: argparse.Namespace) -> int:
             progress=progress(args),
             derivative=args.derivative,
         )
-    print(found.to_json(indent=2) if args.json else found)
+    print(sensitivities.to_json(indent=2) if args.json else sensitivities)
     if args.report:
-        wrote(args, found.save(args.report, command=args.line))
+        wrote(args, sensitivities.save(args.report, command=args.line))
     asked = args.tol is not None or args.rtol is not None
-    return 0 if not asked or found.status == "converged" else 3
+    return 0 if not asked or sensitivities.status == "converged" else 3
 
 
 def _load(target: str) -> Callable[..., Any]:

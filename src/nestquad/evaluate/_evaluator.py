@@ -141,7 +141,11 @@ class Evaluator:
                 yield tile, task.reduce(buffer, tile)
                 buffer = None
         done, stored = self.n_evaluations - before, self.n_reused - reused
-        log_points(self, grid, span, done, stored)
+        text = (
+            f"{done:,} of {span.size:,} points on {grid.n_outer:,} × {grid.n_inner:,}, "
+            f"{stored:,} of them stored"
+        )
+        log_points(self.given, text, self.seconds_per_evaluation)
 
     def _jobs(self, task: Task, span: Span) -> Iterator[SpanJob]:
         whole_rows = None if task.rule is None else task.rule.whole_rows

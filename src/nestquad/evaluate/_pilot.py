@@ -113,7 +113,7 @@ class Pilot:
         return (self._at(size * steps, rows) - self._at(-size * steps, rows)) / (2.0 * size)
 
     def _step(self, signs: Array) -> tuple[float, float]:
-        """Step at which differences agree with those of its neighbor, and their difference."""
+        """Step whose differences agree with the ones of its neighbor, and how far they disagree."""
         slopes: dict[float, Array] = {}
         failure: NestquadError | None = None
         for step in self.settings.steps:

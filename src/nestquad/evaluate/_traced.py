@@ -54,18 +54,21 @@ class Traced(NDArrayOperatorsMixin):
         name = ufunc.__name__
         if not hasattr(self.library, name):
             name = _SPELLED.get(name, name)
-        # PyTorch takes no array of NumPy beside a tensor.
-        convert = getattr(self.library, "as_tensor", lambda one: one)
+        # PyTorch mixes no array of NumPy with a tensor.
+        convert = getattr(self.library, "as_tensor", lambda value: value)
         variables = [
-            convert(one) if isinstance(one, np.ndarray) else _variable(one) for one in inputs
+            convert(value) if isinstance(value, np.ndarray) else _variable(value)
+            for value in inputs
         ]
         if hasattr(self.library, "as_tensor"):  # nor a number where it wants a tensor
-            variables = [convert(one) for one in variables]
-        found = getattr(self.library, name)(*variables)
-        if all(isinstance(one, Traced | np.ndarray | np.generic | int | float) for one in inputs):
-            values = [one.value if isinstance(one, Traced) else one for one in inputs]
-            return Traced(ufunc(*values), found, self.library)
-        return found
+            variables = [convert(value) for value in variables]
+        result = getattr(self.library, name)(*variables)
+        if all(
+            isinstance(value, Traced | np.ndarray | np.generic | int | float) for value in inputs
+        ):
+            values = [value.value if isinstance(value, Traced) else value for value in inputs]
+            return Traced(ufunc(*values), result, self.library)
+        return result
 
     def __getitem__(self, key: Any) -> Traced:
         return Traced(self.value[key], self.variable[key], self.library)
@@ -104,7 +107,7 @@ class Traced(NDArrayOperatorsMixin):
 def with_face(face: str, value: Any, known: dict[int, Any] | None = None) -> Any:
     """A function, or data, with ``"variable"`` or ``"value"`` in place of traced parameters.
 
-    Functions of JAX that are compiled take arrays of its own only. Parameters are looked for in
+    Compiled functions of JAX take arrays of JAX only. Parameters are looked for in
     closures, defaults, ``functools.partial``, tuples, lists and dicts.
     """
     known = {} if known is None else known

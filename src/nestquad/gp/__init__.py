@@ -28,7 +28,7 @@ from nestquad.gp._lengthscale import (
     restricted_likelihood,
 )
 from nestquad.gp._optimizer import maximum_likelihood
-from nestquad.gp._prior import Correlation, Shape, Trend, trends
+from nestquad.gp._prior import Correlation, PolynomialTrend, Shape, trends
 from nestquad.gp._surrogate import (
     Surrogate,
     SurrogateKind,
@@ -53,7 +53,7 @@ __all__ = [
     "Shape",
     "Surrogate",
     "SurrogateKind",
-    "Trend",
+    "PolynomialTrend",
     "amplitude",
     "first_kinds",
     "fit_gp",

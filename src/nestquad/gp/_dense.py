@@ -14,7 +14,7 @@ from nestquad._typing import Array
 from nestquad.clock import tick
 from nestquad.errors import NumericalError
 from nestquad.gp._optimizer import FAILED, maximum_likelihood
-from nestquad.gp._prior import Correlation, Trend
+from nestquad.gp._prior import Correlation, PolynomialTrend
 
 # Smallest diagonal relative to the signal: below it Cholesky factors lose their meaning.
 FLOOR = 1e-13
@@ -64,8 +64,8 @@ class Hyperparameters:
 class RestrictedLikelihood:
     """Negative restricted log likelihood plus priors, with its gradient.
 
-    `z` (T, d) are the points, `functions` (T, k) those of the trend. Without `log_noise_guess` the
-    noise is what `noise_shape` says, and has no prior.
+    `z` (T, d) are the points, `functions` (T, k) the trend functions. Without `log_noise_guess` the
+    noise is `noise_shape`, without a prior.
 
     Cost
     ----
@@ -134,7 +134,7 @@ class RestrictedLikelihood:
 def _most_likely(
     likelihood: RestrictedLikelihood, start: Hyperparameters | None
 ) -> Hyperparameters | None:
-    """Hyperparameters of highest likelihood; `start` are those of a similar fit."""
+    """Hyperparameters of highest likelihood; `start` has the values of a similar fit."""
     dim = likelihood.z.shape[1]
     guess = likelihood.log_noise_guess
     noise_bounds = (0.0, 0.0) if guess is None else (np.log(1e-22), np.log(10.0))
@@ -143,10 +143,10 @@ def _most_likely(
     starts = [np.array([*np.full(dim, np.log(s)), 0.0, guess or 0.0]) for s in (1.0, 3.0)]
     if start is not None:
         starts.append(start.vector())
-    found = maximum_likelihood(
+    best = maximum_likelihood(
         likelihood, starts, np.array(bounds), n_values=likelihood.y.size, most_steps=_MOST_STEPS
     )
-    return None if found is None else Hyperparameters.from_vector(found[0])
+    return None if best is None else Hyperparameters.from_vector(best[0])
 
 
 def factorized(covariance: Array, functions: Array) -> tuple[Array, Array, Array] | None:
@@ -173,7 +173,7 @@ class GP:
     """
 
     correlation: Correlation
-    trend: Trend
+    trend: PolynomialTrend
     z: Array
     y: Array
     noise_shape: Array
@@ -194,10 +194,10 @@ class GP:
         return self._factorized(self._gram, self.z)
 
     def _factorized(self, covariance: Array, x: Array) -> tuple[Array, Array, Array]:
-        found = factorized(covariance, self._trend(x))
-        if found is None:
+        factor = factorized(covariance, self._trend(x))
+        if factor is None:
             raise NumericalError("The covariance of a surrogate is not positive definite.")
-        return found
+        return factor
 
     def _coefficients(self, ys: Array) -> tuple[Array, Array]:
         """Coefficients of kernel (T, m) and trend (k, m) for standardized values (T, m)."""
@@ -233,7 +233,7 @@ class GP:
     def covariance(self, z: Array, design: Array | None = None, noise_ratio: float = 1.0) -> Array:
         """Posterior covariance of the function at z (n, d).
 
-        `design` and `noise_ratio` ask what it would be with other design points, or with the
+        `design` and `noise_ratio` ask for its value with other design points, or with the
         noise multiplied: neither needs values.
         """
         if design is None and noise_ratio == 1.0:
@@ -310,8 +310,8 @@ class GP:
         if not self.correlation.additive or len(z) < 2 * _LINE:
             sums = np.empty((len(z), alpha.shape[1]))
             for start in range(0, len(z), _ROWS):
-                some = slice(start, start + _ROWS)
-                sums[some] = self._cross(z[some]) @ alpha
+                block = slice(start, start + _ROWS)
+                sums[block] = self._cross(z[block]) @ alpha
             return sums
         p = self.parameters
         total = np.zeros((len(z), alpha.shape[1]))
@@ -333,7 +333,7 @@ class GP:
 
 def fit_gp(
     correlation: Correlation,
-    trend: Trend,
+    trend: PolynomialTrend,
     z: Array,
     y: Array,
     *,
@@ -367,10 +367,10 @@ def fit_gp(
         shape[few],
         log_guess,
     )
-    found = _most_likely(likelihood, start)
-    if found is None:
+    best = _most_likely(likelihood, start)
+    if best is None:
         return None
-    gp = GP(correlation, trend, z, y, shape, found)
+    gp = GP(correlation, trend, z, y, shape, best)
     try:
         _ = gp._factor
     except NumericalError:  # with all points, where fewer chose the hyperparameters

@@ -31,7 +31,7 @@ from nestquad.distributions import Independent, Law, Normal, Uniform
 from nestquad.embeddings import double_embedding, mean_embedding
 from nestquad.gp._dense import FLOOR, GP, Hyperparameters, Priors, RestrictedLikelihood
 from nestquad.gp._optimizer import maximum_likelihood
-from nestquad.gp._prior import Correlation, Shape, Trend
+from nestquad.gp._prior import Correlation, PolynomialTrend, Shape
 from nestquad.kernels import Gaussian, Matern
 from nestquad.points import PeriodicLattice, Stream
 
@@ -77,7 +77,7 @@ class JointPriors:
     Attributes
     ----------
     priors
-        Log lengthscales have mean 1.5 and standard deviation 2, those of the noise are weaker: few
+        Log lengthscales have mean 1.5 and standard deviation 2, priors of the noise are weaker: few
         points in many coordinates tell smooth and inactive ones apart, and little more.
     noise
         Guess of the noise variance relative to that of g: rounding and detail below the points.
@@ -137,7 +137,7 @@ class IntegratedGP:
     @cached_property
     def _inner_law(self) -> Law:
         normal = self.kind.normal[self.outer :]
-        return Independent(*(_UNIT_NORMAL if one else _UNIT_UNIFORM for one in normal))
+        return Independent(*(_UNIT_NORMAL if is_normal else _UNIT_UNIFORM for is_normal in normal))
 
     @cached_property
     def embedding(self) -> Array:
@@ -257,7 +257,7 @@ class IntegratedGP:
 class LogIntegratedGP(IntegratedGP):
     """Process of h = log g, and J = ∫ exp h dP with errors to first order.
 
-    `nodes` (N, d_x) are scores of x and `weights` (N,) theirs. Covariances are those of
+    `nodes` (N, d_x) are scores of x and `weights` (N,) theirs. Covariances belong to
     ∫ exp(ĥ) h dP, so everything that is linear in values is inherited. The kernel is a product, so
     ĥ on θ × x costs one matrix product.
     """
@@ -417,7 +417,7 @@ def fit_integrated(
     """Fit of the most likely kind to values y (n,) at uniforms (n, d) of (θ, x).
 
     Restricted likelihood with weak priors; None if no kind has a maximum. `start` are the
-    hyperparameters of a fit to fewer points. `noisy` if g is random by itself.
+    hyperparameters of a fit to fewer points. `noisy` if g is random at fixed (θ, x).
     """
     settings = NOISY if noisy else DEFAULT
     if not float(y.std()) > 1e-14 * float(np.abs(y).max(initial=0.0)):
@@ -436,7 +436,7 @@ def _fit_kind(
 ) -> JointFit | None:
     n, dim = uniform.shape
     z, values = kind.scores(uniform), np.log(y) if kind.logarithm else y
-    trend = Trend(1 if n >= settings.trend_points * (dim + 2) else 0)
+    trend = PolynomialTrend(1 if n >= settings.trend_points * (dim + 2) else 0)
     correlation, spread = Correlation(kind.shape), float(values.std())
     likelihood = RestrictedLikelihood(
         correlation,
@@ -476,9 +476,11 @@ def _inner_rule(kind: ScoreKind, outer: int, n: int) -> tuple[Array, Array]:
         return scores, np.full(n, 1.0 / n)
     size = n // 2 if len(normal) == 1 else round(n**0.5)
     rules = []
-    for one in normal:
-        nodes, masses = roots_hermitenorm(size) if one else np.polynomial.legendre.leggauss(size)
-        rules.append((nodes if one else _ROOT3 * nodes, masses / masses.sum()))
+    for is_normal in normal:
+        nodes, masses = (
+            roots_hermitenorm(size) if is_normal else np.polynomial.legendre.leggauss(size)
+        )
+        rules.append((nodes if is_normal else _ROOT3 * nodes, masses / masses.sum()))
     grids = np.meshgrid(*(nodes for nodes, _ in rules), indexing="ij")
     weights = rules[0][1] if len(rules) == 1 else np.outer(rules[0][1], rules[1][1])
     return np.stack([grid.ravel() for grid in grids], axis=1), weights.ravel()
@@ -495,5 +497,5 @@ def _flat_fit(
     likelihood = RestrictedLikelihood(
         Correlation(kind.shape), z, 0.0 * ones, ones[:, None], ones, 0.0, settings.priors
     )
-    gp = GP(Correlation(kind.shape), Trend(0), z, y, ones, flat)
+    gp = GP(Correlation(kind.shape), PolynomialTrend(0), z, y, ones, flat)
     return JointFit(IntegratedGP(gp, plain, outer), 0.0, likelihood, 0.0)

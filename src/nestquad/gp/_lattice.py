@@ -30,7 +30,7 @@ _BERNOULLI = {
 _FACTORIAL = {1: 2.0, 2: 24.0, 3: 720.0}
 # B_2 = t² − 1/12 and B_4 = (t² − 1/4)² − 1/30 with t = x − 1/2.
 _LEVEL = {1: 1.0 / 12.0, 2: 1.0 / 30.0}
-# Largest γ below which sums of products lose more digits than those of products less one.
+# Largest γ below which sums of products lose more digits than sums of products less one.
 _CANCELLING = 1e-4
 # Bounds of log γ and of the logarithm of the nugget (relative to the variance): from the size of
 # rounding errors to a value at which the other factors vanish.
@@ -133,8 +133,8 @@ class PeriodicKernel:
         out = np.zeros(len(points))
         if self.order > 2 or float(scales.max()) < _CANCELLING:
             for start in range(0, len(points), rows):
-                some = slice(start, start + rows)
-                out[some] = self(points[some].T[:, :, None] - nodes[:, None]) @ weights
+                block = slice(start, start + rows)
+                out[block] = self(points[block].T[:, :, None] - nodes[:, None]) @ weights
             return out
         # Relative to the factor at 0, since a product of many may be out of range.
         top = 1.0 + scales * omega(self.order, np.zeros(1))[0]
@@ -147,14 +147,14 @@ class PeriodicKernel:
         memory = np.empty((2, rows, min(n, _BLOCK)))
         for start in range(0, len(points), rows):
             tick()
-            some = slice(start, start + rows)
+            block = slice(start, start + rows)
             for left in range(0, n, _BLOCK):
                 columns = slice(left, left + _BLOCK)
-                shape = len(points[some]), len(weights[columns])
+                shape = len(points[block]), len(weights[columns])
                 product, term = memory[:, : shape[0], : shape[1]]
                 product.fill(1.0)
                 for j in range(d):
-                    np.subtract(here[j, columns], there[some, j, None], out=term)
+                    np.subtract(here[j, columns], there[block, j, None], out=term)
                     np.abs(term, out=term)
                     term -= half[j]
                     term *= term
@@ -163,7 +163,7 @@ class PeriodicKernel:
                         term *= term
                     (np.add if sides[j] else np.subtract)(a[j], term, out=term)
                     product *= term
-                out[some] += product @ weights[columns]
+                out[block] += product @ weights[columns]
         return out
 
     @property
@@ -205,8 +205,8 @@ def fit_periodic(
     tried = []
     for order in orders:
         loss = LatticeLikelihood(omega(order, half), power)
-        found = maximum_likelihood(loss, [first], bounds, n_values=size, most_steps=_MOST_STEPS)
-        parameters, value = found or (first, np.inf)
+        best = maximum_likelihood(loss, [first], bounds, n_values=size, most_steps=_MOST_STEPS)
+        parameters, value = best or (first, np.inf)
         scales, nugget = np.exp(parameters[:-1]), float(np.exp(parameters[-1]))
         tried.append((PeriodicKernel(order, scales, nugget), value))
     return min(tried, key=lambda one: one[1])
@@ -305,11 +305,11 @@ class LatticeProcess:
         known = self.kernel.transforms if len(offsets) <= self.n_shifts + 1 else {}
         together = max(1, _BLOCK // (self.n_shifts * self.size))
         for start in range(0, len(offsets), together):
-            some = slice(start, start + together)
-            apart = (offsets[some, None] - shifts).reshape(-1, shifts.shape[1])
+            block = slice(start, start + together)
+            apart = (offsets[block, None] - shifts).reshape(-1, shifts.shape[1])
             transforms = self._transforms(apart, known).reshape(-1, len(shifts), of_dual.shape[-1])
             product = np.einsum("...rf,crf->...cf", of_dual, transforms)
-            out[..., some, :] = irfft(product, n=self.size)
+            out[..., block, :] = irfft(product, n=self.size)
         out += np.asarray(mean)[..., None, None]
         return out
 
@@ -369,8 +369,8 @@ class LatticeProcess:
         """
         inverse = np.linalg.inv(self._system[0]).real
         mean, transform = _centered(rfft(values), inverse, self.size)
-        found = irfft(np.einsum("frs,ksf->krf", self._smoother, transform), n=self.size)
-        return np.asarray(found + mean[:, None, None])
+        paths = irfft(np.einsum("frs,ksf->krf", self._smoother, transform), n=self.size)
+        return np.asarray(paths + mean[:, None, None])
 
     @cached_property
     def _smoother(self) -> NDArray[Any]:
@@ -431,9 +431,14 @@ class LatticeProcess:
 
     @cached_property
     def _system(self) -> NDArray[Any]:
-        """Blocks with their nugget."""
+        """Blocks with their nugget, which exceeds the rounding of each.
+
+        A block has large entries and a small determinant where shifts are alike in its mode.
+        """
         least = _LEAST_NUGGET * float(self.kernel(np.zeros((len(self.steps), 1)))[0])
-        return np.asarray(self._blocks + max(self.kernel.noise, least) * np.eye(self.n_shifts))
+        rounding = np.finfo(float).eps * np.trace(self._blocks, axis1=1, axis2=2).real
+        nugget = np.maximum(rounding, max(self.kernel.noise, least))
+        return np.asarray(self._blocks + nugget[:, None, None] * np.eye(self.n_shifts))
 
     def _solve(self, values: Array) -> tuple[Array, Array]:
         """Generalized least squares of a constant (K,), and (K + λ)⁻¹ of the rest (K, R, m)."""
@@ -459,7 +464,7 @@ class JointLikelihood:
     Shapes
     ------
     values (R, m) in lattice order; omegas (d, 1 + R (R − 1)/2, m): ω at the lattice steps, then at
-    those between each pair of shifts.
+    differences between each pair of shifts.
     """
 
     values: Array
@@ -521,16 +526,16 @@ def refine_kernel(process: LatticeProcess) -> tuple[PeriodicKernel, float]:
     kernel = process.kernel
     start = np.log(np.append(kernel.scales, kernel.nugget))
     bounds = np.array([_SCALE_BOUNDS] * kernel.scales.size + [_NUGGET_BOUNDS])
-    found = maximum_likelihood(
+    best = maximum_likelihood(
         JointLikelihood.of(process),
         [start],
         bounds,
         n_values=process.values.size,
         most_steps=_REFINING_STEPS,
     )
-    if found is None:
+    if best is None:
         return kernel, np.inf
-    parameters, value = found
+    parameters, value = best
     scales, nugget = np.exp(parameters[:-1]), float(np.exp(parameters[-1]))
     return PeriodicKernel(kernel.order, scales, nugget), value
 

@@ -13,7 +13,7 @@ from nestquad.clock import tick
 # Loss where there is no likelihood, such as a covariance that is not positive definite. L-BFGS-B
 # steps back from large numbers, not from infinite ones.
 FAILED = 1e26
-# Gradient in the logarithms of hyperparameters below which a search ends, whatever its tolerance.
+# Gradient in the logarithms of hyperparameters below which a search ends at any tolerance.
 _FLAT = 1e-3
 
 
@@ -50,7 +50,7 @@ def maximum_likelihood(
     low, high = bounds.T
     inside = [np.clip(start, low, high) for start in starts]
     first = inside[0] if len(inside) == 1 else min(inside, key=lambda start: timed(start)[0])
-    found = minimize(
+    solution = minimize(
         timed,
         first,
         jac=True,
@@ -58,4 +58,4 @@ def maximum_likelihood(
         bounds=bounds,
         options={"maxiter": most_steps, "ftol": tolerance / n_values, "gtol": _FLAT},
     )
-    return (found.x, float(found.fun)) if found.fun < FAILED else None
+    return (solution.x, float(solution.fun)) if solution.fun < FAILED else None

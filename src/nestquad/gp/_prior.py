@@ -19,8 +19,8 @@ _NAMES = {0: "constant", 1: "linear", 2: "quadratic", 3: "cubic"}
 
 
 @dataclass(frozen=True)
-class Trend:
-    """All polynomials up to a total degree, or with `additive` sums of those in one coordinate.
+class PolynomialTrend:
+    """Polynomials up to a total degree; with `additive`, sums of polynomials in one coordinate.
 
     Powers are Chebyshev polynomials, so that high degrees stay well conditioned where the
     coordinates reach from -1 to 1.
@@ -60,13 +60,13 @@ class Trend:
             yield [(j, chosen.count(j)) for j in sorted(set(chosen))]
 
 
-def trends(dim: int, n_points: int) -> list[Trend]:
+def trends(dim: int, n_points: int) -> list[PolynomialTrend]:
     """Trends that n points can determine, from the smallest to the largest."""
-    every = [Trend(degree) for degree in _DEGREES.get(dim, (0, 1, 2))]
+    every = [PolynomialTrend(degree) for degree in _DEGREES.get(dim, (0, 1, 2))]
     if dim > 1:
-        every += [Trend(2, additive=True), Trend(3, additive=True)]
+        every += [PolynomialTrend(2, additive=True), PolynomialTrend(3, additive=True)]
     affordable = [t for t in every if 1.6 * t.size(dim) + 2 <= n_points]
-    return sorted(affordable or [Trend(0)], key=lambda t: t.size(dim))
+    return sorted(affordable or [PolynomialTrend(0)], key=lambda t: t.size(dim))
 
 
 Shape = Literal["gaussian", "matern52"]
@@ -106,7 +106,7 @@ class Correlation:
         self, out: Array, a: Array, b: Array, r: Array, factor: Array, exponent: Array
     ) -> None:
         """Correlations of a (n, d) and b (m, d) of unit lengthscales, in memory that is given."""
-        # One exponential for all coordinates: it is what a product of Matérn functions costs.
+        # One exponential for all coordinates: they dominate the cost of Matérn functions.
         out[:] = 0.0 if self.additive else 1.0
         exponent[:] = 0.0
         for x, y in zip(a.T, b.T, strict=True):

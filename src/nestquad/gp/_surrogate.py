@@ -11,7 +11,7 @@ from scipy.linalg import lapack
 from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.gp._dense import GP, Hyperparameters, fit_gp
-from nestquad.gp._prior import Correlation, Shape, Trend, trends
+from nestquad.gp._prior import Correlation, PolynomialTrend, Shape, trends
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class SurrogateKind:
     """A model of J, or of log J where J has to stay positive."""
 
     shape: Shape
-    trend: Trend
+    trend: PolynomialTrend
     additive: bool = False
     logarithm: bool = False
 
@@ -89,7 +89,7 @@ class Surrogate:
         return np.asarray(draws * (self.mean(z) if self.kind.logarithm else self.scale))
 
     def log_predictive_density(self, j: Array) -> float:
-        """Leave-one-out log density of the values j (T, p) themselves, whatever was modelled."""
+        """Leave-one-out log density of the values j (T, p), for models of J and of log J."""
         total = 0.0
         for c, gp in enumerate(self.outputs):
             mean, sd = gp.leave_one_out
@@ -108,7 +108,7 @@ def first_kinds(dim: int, n_points: int, *, positive: bool) -> list[SurrogateKin
     """Kinds to start the search from: rough and smooth, with and without logarithm."""
     offered = [t for t in trends(dim, n_points) if t.degree <= 2]
     linear = [t for t in offered if t.degree <= 1][-1]
-    pairs: list[tuple[Shape, Trend]] = [("matern52", linear), ("gaussian", offered[-1])]
+    pairs: list[tuple[Shape, PolynomialTrend]] = [("matern52", linear), ("gaussian", offered[-1])]
     return [
         SurrogateKind(shape, trend, additive=dim > 3, logarithm=logarithm)
         for logarithm in ([False, True] if positive else [False])
@@ -168,7 +168,7 @@ def _smooth_noise(z: Array, change: Array) -> Array:
     """Relative noise variances as a smooth function of z, of geometric mean one.
 
     Single changes say little; how their size varies with θ is seen by regression of its logarithm
-    on a quadratic in z, with as many points as it takes.
+    on a quadratic in z, with enough points for it.
     """
     size = np.log(change**2 + 1e-6 * np.mean(change**2) + 1e-300)
     functions = np.concatenate([np.ones((len(z), 1)), z, z**2], axis=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from nestquad.clock import LEARNING, TimePlan
@@ -11,11 +10,13 @@ from nestquad.methods.learned import LearnedDesign, n_draws
 from nestquad.problem import NestedExpectation
 
 
-def start_plan(problem: NestedExpectation, seconds_of_g: float) -> TimePlan:
-    """The forecast before the first turn that learns."""
-    law = problem.outer_law
+def start_plan(problem: NestedExpectation, turn: Turn[Any] | None, seconds_of_g: float) -> TimePlan:
+    """The forecast of turns that learn, after the first turn of any method."""
+    law, sample = problem.outer_law, turn.estimate.sample if turn else None
     dim = law.base_dim + problem.inner_base_dim if has_transports(problem) else law.dim or 1
-    return TimePlan.start(20.0 + dim, seconds_of_g, LEARNING)
+    # Each output has a model of its own.
+    outputs = 1 if sample is None else max(sample.j[0].size, 1)
+    return TimePlan.start((20.0 + dim) * outputs, seconds_of_g, LEARNING)
 
 
 def correct_plan(
@@ -25,19 +26,12 @@ def correct_plan(
     design = turn.design
     if not isinstance(design, LearnedDesign):
         return plan
-    if before is None:  # each output has a model of its own
-        plan = replace(plan, dim=plan.dim * turn.state.model.sketch.j.shape[1])
     n, known = design.learning.n_evaluations, 0
     fitted, new = True, design.n_evaluations
     if before is not None and isinstance(before.design, LearnedDesign):
         known = before.design.learning.n_evaluations
         fitted, new = known < n, design.n_evaluations - before.design.n_evaluations
     return plan.corrected(seconds, n, design.n_evaluations - n, new, fitted=fitted)
-
-
-def learning_seconds(plan: TimePlan, n: float) -> float:
-    """Seconds of learning from n points: two turns of a pilot, the fit, and its check."""
-    return plan.seconds(n, 0, n) + 3.0 * plan.seconds(0, 0, 0)
 
 
 def budget_in_time(

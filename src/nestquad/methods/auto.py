@@ -11,7 +11,7 @@ import numpy as np
 from nestquad import clock
 from nestquad._checks import shown
 from nestquad.accuracy import characteristics, needs_positive
-from nestquad.clock import LEARNING, LearningCurve, TimePlan
+from nestquad.clock import LEARNING, TimePlan
 from nestquad.errors import (
     InputError,
     NestquadError,
@@ -22,7 +22,7 @@ from nestquad.errors import (
 from nestquad.evaluate import Design, Evaluations, OutOfTimeError
 from nestquad.methods._candidate import Candidate, credible, is_pilot
 from nestquad.methods._method import Goal, Method, Turn, has_transports
-from nestquad.methods._time import budget_in_time, correct_plan, learning_seconds, start_plan
+from nestquad.methods._time import budget_in_time, correct_plan, start_plan
 from nestquad.methods.learned import (
     CKQ,
     JointLattice,
@@ -60,11 +60,9 @@ class Portfolio(Design):
 
 @dataclass(frozen=True)
 class Race:
-    """Candidates, the seconds that an evaluation takes, the first turn of all, and a forecast."""
+    """Candidates, and the forecast of turns that learn."""
 
     candidates: tuple[Candidate, ...]
-    seconds: float
-    start: Candidate
     time: TimePlan
 
     def standing(self) -> list[Candidate]:
@@ -79,9 +77,9 @@ class Auto(Method[Race]):
     rate 1/n, or up to 1/n^1.5 if a model shows it. Candidates are compared again after each turn. A
     model that fresh draws refute is no candidate any more.
 
-    Without a budget, time counts instead of evaluations. `NQMC` goes first, and learning begins
-    when it promises to be faster, which depends on the time that g takes. Both promises stand in
-    the notes. With a limit on seconds alone, `NQMC` also has the time that learning cannot use.
+    Without a budget, time counts instead of evaluations: `NQMC` goes first, a pilot of a model
+    follows, and the promises of both are compared, in seconds or in half-widths at their end.
+    They stand in the notes.
 
     Parameters
     ----------
@@ -120,25 +118,15 @@ class Auto(Method[Race]):
     def plan(
         self, problem: NestedExpectation, goal: Goal, last: Turn[Race] | None = None
     ) -> Design | None:
-        methods = self.candidates or _candidates(problem, goal, last)
-        # Without a budget, time counts: a plain rule first, as long as it promises more.
         by_time = goal.hurried and self.candidates is None and has_transports(problem)
-        if last is None:
-            return self._first(problem, goal, methods, by_time)
-        contest = _Contest(problem, goal, last, methods, by_time)
-        plain = contest.plain_turn()
-        if plain is None and contest.seconds_alone:
-            contest = replace(contest, goal=contest.budgeted())
-        return plain or contest.pilots() or contest.continued()
-
-    def _first(
-        self, problem: NestedExpectation, goal: Goal, methods: Methods, by_time: bool
-    ) -> Design | None:
-        """Pilot of the first candidate, or of a plain rule where time counts."""
-        if by_time:
-            plain = NQMC().plan(problem, replace(goal, stream=goal.stream.child(41), pilot=64))
-            assert plain is not None
-            return Portfolio.of(((NQMC(), plain),))
+        if last is not None:
+            kind = _TimedContest if by_time else _Contest
+            return kind(problem, goal, last, self.candidates).next()
+        if by_time:  # a plain rule shows what g costs, in the fewest evaluations
+            plain = NQMC()
+            first = plain.plan(problem, replace(goal, pilot=_TIMING.first))
+            return None if first is None else Portfolio.of(((plain, first),))
+        methods = self.candidates or _candidates(problem, goal.budget, None)
         pilot = next(_planned(problem, goal, methods, first=True), None)
         if pilot is not None:
             return Portfolio.of((pilot,))
@@ -155,11 +143,8 @@ class Auto(Method[Race]):
             _analyzed(evaluations, method, design, known.get(method.name))
             for method, design in portfolio.parts
         ]
-        start = last.state.start if last else found_by[0]
-        # Making and adding up a point takes a tenth of a microsecond, whatever g is.
-        seconds = evaluations.evaluator.seconds_per_evaluation + 1e-7
         plan = _timed(evaluations, found_by, known, last.state.time if last else None)
-        state = Race(tuple(found_by), seconds, start, replace(plan, seconds_of_g=seconds))
+        state = Race(tuple(found_by), plan)
         standing = state.standing()
         if not standing:
             failure = state.candidates[0].failure
@@ -172,15 +157,8 @@ class Auto(Method[Race]):
         assert best.turn is not None
         found = best.turn.estimate
         candidates = {one.method.name: one.turn.estimate for one in standing if one.turn}
-        opinions = [f"{name} {one.summary}" for name, one in candidates.items()]
-        notes = [
-            f"auto chose {best.method.name}, the smallest error bar that is believed: "
-            f"{', '.join(opinions)}"
-        ]
-        notes += [portfolio.reason] if portfolio.reason else []
-        failed = [one for one in state.candidates if one.failure]
-        notes += [f"{one.method.name} dropped out: {one.failure}" for one in failed]
-        notes += characteristics(evaluations.problem, found) + found.diagnostics.get("notes", [])
+        notes = [*_notes(portfolio, state, best), *characteristics(evaluations.problem, found)]
+        notes += found.diagnostics.get("notes", [])
         estimate = replace(
             found,
             n_evaluations=portfolio.n_evaluations,
@@ -190,14 +168,28 @@ class Auto(Method[Race]):
         return Turn(portfolio, estimate, state, best.turn.final, best.turn.tentative)
 
 
-def _candidates(problem: NestedExpectation, goal: Goal, last: Turn[Race] | None) -> Methods:
+def _notes(portfolio: Portfolio, race: Race, best: Candidate) -> Iterator[str]:
+    """The choice in words: bars of all candidates, promises, and failures."""
+    opinions = [f"{c.method.name} {c.turn.estimate.summary}" for c in race.candidates if c.turn]
+    yield (
+        f"auto chose {best.method.name}, the smallest error bar that is believed: "
+        f"{', '.join(opinions)}"
+    )
+    if portfolio.reason:
+        yield portfolio.reason
+    yield from (f"{c.method.name} dropped out: {c.failure}" for c in race.candidates if c.failure)
+
+
+def _candidates(
+    problem: NestedExpectation, budget: float | None, last: Turn[Race] | None
+) -> Methods:
     if not has_transports(problem):
         return (NMC(), MLMC())
-    if goal.budget is not None and JointProcess.suits(problem, goal.budget):
-        if last is None or last.state.standing():
-            return (JointProcess(),)
+    failed = last is not None and not last.state.standing()
+    if budget is not None and JointProcess.suits(problem, int(budget)):
         # Too few evaluations for a comparison, unless the process has failed.
-        return (JointProcess(), *_candidates(problem, replace(goal, budget=None), None))
+        others = _candidates(problem, None, None) if failed else ()
+        return (JointProcess(), *others)
     # A model of g at single points cannot tell noise from detail: with noise as large as J varies,
     # intervals of auto held in 52 of 60 runs with joint lattices and in 60 of 60 without, at half
     # the error. That is one problem (tests/methods/test_noisy.py), and the seeds that decided.
@@ -205,19 +197,17 @@ def _candidates(problem: NestedExpectation, goal: Goal, last: Turn[Race] | None)
         return (CKQ(), NQMC())
     # CKQ can learn log J, whose errors are relative, where f needs J > 0; a lattice is asked if CKQ
     # fails (tests/methods/test_learned_rare.py).
-    learns_log = needs_positive(problem) and (last is None or bool(last.state.standing()))
-    return (CKQ(),) if learns_log else (JointLattice(), NQMC())
+    return (CKQ(),) if needs_positive(problem) and not failed else (JointLattice(), NQMC())
 
 
 @dataclass(frozen=True)
 class _Contest:
-    """The candidates after a turn, and the next design."""
+    """The candidates after a turn, and the next design: pilots, then the most promising."""
 
     problem: NestedExpectation
     goal: Goal
     last: Turn[Race]
-    methods: Methods
-    by_time: bool
+    own: Methods | None
 
     @property
     def race(self) -> Race:
@@ -229,108 +219,28 @@ class _Contest:
         return self.last.design
 
     @property
-    def present(self) -> list[Candidate]:
-        """Candidates that have been tried, without a plain rule that only fills the time."""
-        first = self.race.candidates[0]
-        filler = first.method if self.by_time and first.method.plain else None
-        wanted = [method for method in self.methods if method != filler]
-        return [candidate for candidate in self.race.candidates if candidate.method in wanted]
+    def left(self) -> float:
+        """Evaluations that budget and seconds still allow."""
+        budget, seconds = self.goal.budget, self.goal.seconds
+        left = np.inf if budget is None else budget - self.portfolio.n_evaluations
+        return left if seconds is None else min(left, self.race.time.affordable(seconds))
 
-    @property
-    def seconds_alone(self) -> bool:
-        """Whether a limit of seconds is the only goal."""
-        return self.by_time and not self.goal.half_width
-
-    @property
-    def rest(self) -> float:
-        """Seconds for a turn: with time alone, nothing is begun that does not end in time."""
-        return (self.goal.seconds or 0.0) if self.seconds_alone else np.inf
-
-    def plain_turn(self) -> Portfolio | None:
-        """The next design of the plain rule, or the first pilot once learning promises more."""
-        if not self.by_time or self.present:
-            return None
-        larger, reason = self._plain_design()
-        if larger is not None:
-            return Portfolio.of(((NQMC(), larger),), reason)
-        goal = self.budgeted() if self.seconds_alone else self.goal
-        pilot = next(_planned(self.problem, goal, self.methods, first=True), None)
-        if pilot is None:
-            return None
-        n = pilot[1].n_evaluations
-        takes = self.race.time.seconds(n, 0, n) if self.seconds_alone else None
-        return Portfolio.of((*self.portfolio.parts, pilot), reason, takes)
-
-    def budgeted(self) -> Goal:
-        """The request as a budget: the evaluations that learning can use in the time left.
-
-        A fixed budget is learned in one large step. It is planned anew after each turn, by what
-        turns have taken so far: the correction.
-        """
-        learned = max(self.present, key=lambda c: c.n_draws + c.n, default=None)
-        turn = None if learned is None else learned.turn
-        left, known = self.goal.seconds or 0.0, 0 if turn is None else turn.design.n_evaluations
-        # Plain rules fill the time and not the budget.
-        others = self.portfolio.n_evaluations - known
-        total = others + budget_in_time(self.race.time, self.problem, turn, left, self._left)
-        return replace(self.goal, budget=total, adaptive=False)
-
-    def _plain_design(self) -> tuple[Design | None, str]:
-        """The next design of the plain rule, None if learning promises more; and both promises."""
-        (plain,), goal, seconds = self.race.candidates, self.goal, self.race.seconds
-        if plain.turn is None or not plain.spread:
-            return None, ""
-        rate, curve, plan = self._plain_rate(plain), LearningCurve(), self.race.time
-        each = f"an evaluation takes {seconds:.2g} s: "
-        if goal.half_width:
-            own = seconds * plain.needs(goal.half_width, rate)
-            n = curve.evaluations_for(plain.spread / goal.half_width)
-            other = learning_seconds(plan, n)
-            reason = f"{each}plain rules promise {own:.2g} s, learning {other:.2g} s"
-        else:
-            left = goal.seconds or 0.0
-            more = left / max(seconds, 1e-12)
-            own = plain.half_width * (plain.n / (plain.n + more)) ** rate
-            n = plan.largest(lambda size: learning_seconds(plan, size), left, 1e12)
-            other = plain.spread / curve.accuracy(n) if n else np.inf
-            reason = (
-                f"{each}in {left:.2g} s plain rules promise ± {own:.2g}, learning ± {other:.2g}"
-            )
-        # A plain rule that is fast at first slows down, and models do not: ample time goes to them.
-        enough = curve.evaluations_for(100.0)
-        takes = learning_seconds(plan, enough)
-        ample = not goal.half_width and plan.fits(takes, goal.seconds or 0.0)
-        # Predictions from few points are poor, and a tenth of the least time of learning is cheap.
-        early = seconds * plain.n < 0.1 * plan.seconds(0, 0, 0)
-        if not early and (ample or own > other):
-            return None, reason
-        own_goal = replace(goal, stream=plain.stream)
-        return plain.method.plan(self.problem, own_goal, plain.turn), reason
-
-    def _plain_rate(self, plain: Candidate) -> float:
-        """Observed power of n at which the half-width of the plain rule falls."""
-        start = self.race.start
-        if not (plain.n > start.n and 0 < plain.half_width < np.inf):
-            return 0.8
-        gain = np.log(start.half_width / plain.half_width)
-        return float(np.clip(gain / np.log(plain.n / start.n), 0.4, 1.0))
+    def next(self) -> Portfolio | None:
+        return self.pilots() or self.continued()
 
     def pilots(self) -> Portfolio | None:
         """Pilots of the other candidates beside the first, unless that convinces."""
-        if len(self.present) != 1:
+        if len(self.race.candidates) != 1:
             return None
-        (first,) = self.present
-        filler = [c.method for c in self.race.candidates if c not in self.present]
-        others = tuple(method for method in self.methods if method not in filler)
-        pilots = _pilots(self.problem, self.goal, others, first)
-        if not pilots or first.seconds * len(pilots) > self.rest:
+        (first,) = self.race.candidates
+        methods = self.own or _candidates(self.problem, self.goal.budget, self.last)
+        pilots = _pilots(self.problem, self.goal, methods, first)
+        if not pilots:
             return None
-        parts = _checked(self.problem, self.goal, first, self.portfolio.parts, pilots)
-        seconds = self.rest if self.seconds_alone else None
-        return Portfolio.of(parts, self.portfolio.reason, seconds)
+        return Portfolio.of(_checked(self.problem, self.goal, first, self.portfolio.parts, pilots))
 
-    def continued(self) -> Portfolio | None:
-        """The most promising candidate with a larger design; None if none can or needs to go on."""
+    def hopeful(self) -> list[Candidate]:
+        """Candidates that may still give the answer: believed, or too small to be judged."""
         standing = self.race.standing()
         if not standing and self.race.candidates[0].failure:
             raise self.race.candidates[0].failure
@@ -339,66 +249,176 @@ class _Contest:
             standing = [one for one in standing if one.turn is not None and one.turn.final]
         standing = [candidate.informed(standing) for candidate in standing]
         believed = credible(standing)
-        standing = [one for one in standing if one in believed or is_pilot(one, standing)]
-        target = self.goal.half_width or 0.0
-        standing.sort(
-            key=lambda one: one.needs(target) if self.goal.adaptive else self._promise(one)
-        )
-        best = standing[0].half_width
-        if self.seconds_alone:
-            best = min(one.half_width for one in believed)
-        for candidate in standing:
-            grown = self._grown(candidate, best)
-            if grown is not None:
-                return grown
+        return [one for one in standing if one in believed or is_pilot(one, standing)]
+
+    def continued(self) -> Portfolio | None:
+        """The most promising candidate with a larger design; None if none can or needs to go on."""
+        ranked = sorted(self.hopeful(), key=self.cost)
+        for candidate in ranked:
+            larger = self.grown(candidate, ranked)
+            if larger is not None:
+                return self.extended(candidate, larger, ranked)
         return None
 
-    @property
-    def _left(self) -> float:
-        """Evaluations that budget and seconds still allow."""
-        budget = self.goal.budget
-        left = np.inf if budget is None else budget - self.portfolio.n_evaluations
-        if self.goal.seconds is None:
-            return left
-        if self.seconds_alone and not self.goal.adaptive:
-            return left
-        return min(left, self.race.time.affordable(self.goal.seconds))
+    def cost(self, candidate: Candidate) -> float:
+        """Evaluations until the tolerance, or the half-width to expect after all of the budget."""
+        if self.goal.adaptive:
+            return candidate.needs(self.goal.half_width or 0.0, 1.0)
+        return candidate.promise(self.left)
 
-    def _more(self, candidate: Candidate) -> float:
-        """Evaluations that a candidate can still have: a plain rule has all of the seconds."""
-        fills = self.seconds_alone and candidate.method.plain
-        return self.rest / self.race.seconds if fills else self._left
+    def grown(self, candidate: Candidate, ranked: Sequence[Candidate]) -> Design | None:
+        """A larger design of a candidate, if that promises to pay."""
+        if not self.goal.adaptive and self.cost(candidate) > ranked[0].half_width:
+            return None
+        return _continued(self.problem, self.goal, candidate, self.left)
 
-    def _promise(self, candidate: Candidate) -> float:
-        """Half-width to expect of a candidate at the end."""
-        rate = self._plain_rate(candidate) if candidate.method.plain else candidate.rate
-        return candidate.promise(self._more(candidate), rate)
-
-    def _grown(self, candidate: Candidate, best: float) -> Portfolio | None:
-        """The portfolio with a larger design of a candidate, if that promises to pay."""
-        if (self.seconds_alone or not self.goal.adaptive) and self._promise(candidate) > best:
-            return None
-        design = _continued(self.problem, self.goal, candidate, self._more(candidate))
-        if design is None:
-            return None
-        seconds = self._takes(candidate, design)
-        if seconds > self.rest:
-            return None
+    def extended(
+        self, candidate: Candidate, design: Design, ranked: Sequence[Candidate]
+    ) -> Portfolio:
+        """The portfolio with a larger design of a candidate."""
         grown = {candidate.method.name: design}
-        parts = tuple((m, grown.get(m.name, d)) for m, d in self.portfolio.parts)
-        return Portfolio.of(parts, self.portfolio.reason, seconds if self.seconds_alone else None)
+        return Portfolio.of(tuple((m, grown.get(m.name, d)) for m, d in self.portfolio.parts))
 
-    def _takes(self, candidate: Candidate, design: Design) -> float:
+
+@dataclass(frozen=True)
+class Timing:
+    """Numbers of a request in seconds: choices of this package, not fitted.
+
+    Attributes
+    ----------
+    first
+        Evaluations of the first pilot, which shows what g costs.
+    plain
+        Share of the time left that the plain rule may use before a model is tried: its rate, and
+        so its promise, show in a long pilot only.
+    pilot
+        Share of the time left, or of the plain rule's forecast, that a pilot of a model may take.
+    caution
+        Factor of the forecast of a model's analysis: a turn that does not end in time is lost,
+        and terms may grow faster than points.
+    """
+
+    first: int = 16
+    plain: float = 0.05
+    pilot: float = 0.3
+    caution: float = 1.4
+
+
+_TIMING = Timing()
+
+
+@dataclass(frozen=True)
+class _TimedContest(_Contest):
+    """A contest in seconds: a plain rule, a pilot of a model, then whatever promises more.
+
+    Towards a tolerance the promise is the seconds that it takes, else the half-width at the end of
+    the time. Both follow from turns: half-widths and rates of the candidates, and their seconds.
+    """
+
+    @property
+    def seconds(self) -> float:
+        """Seconds left."""
+        return np.inf if self.goal.seconds is None else self.goal.seconds
+
+    def next(self) -> Portfolio | None:
+        plain = self.race.candidates[0]
+        if len(self.race.candidates) > 1 or plain.turn is None:
+            return self.continued()
+        pilot = self._pilot()
+        n = 0 if pilot is None else pilot[1].n_evaluations
+        takes = self.race.time.seconds(n, 0, n)
+        if self.goal.half_width is not None:
+            # A tenth of the least time of learning is cheap; predictions from few points are poor.
+            early = plain.half_width < np.inf and (
+                plain.seconds < 0.1 * self.race.time.seconds(0, 0, 0)
+            )
+            room = self.cost(plain)
+        else:
+            early = 2.0 * plain.n * plain.seconds_of_g < _TIMING.plain * self.seconds
+            room = self.seconds
+        due = pilot is not None and not early and takes < _TIMING.pilot * room
+        larger = None if due else self.grown(plain, [plain])
+        if larger is not None:
+            return self.extended(plain, larger, [plain])
+        if pilot is None or takes > self.seconds:
+            return None
+        return Portfolio.of((*self.portfolio.parts, pilot), self.reason([plain]), takes)
+
+    def _pilot(self) -> tuple[Method[Any], Design] | None:
+        """The first model and its pilot; None where there is no time for one."""
+        goal = self.goal if self.goal.half_width is not None else self.budgeted(None)
+        each = max(self.race.time.seconds_of_g, 1e-12)
+        affordable = min(self.seconds / each, self.goal.budget or np.inf)
+        methods = _candidates(self.problem, affordable, None)
+        found = _planned(self.problem, goal, methods, first=True) if goal.budget else iter(())
+        return next(found, None)
+
+    def budgeted(self, candidate: Candidate | None) -> Goal:
+        """The request as a budget: the evaluations that a model can use in the time left.
+
+        A fixed budget is learned in one large step. It is planned anew after each turn, by what
+        turns have taken so far: the correction.
+        """
+        turn = None if candidate is None else candidate.turn
+        most = float(self.goal.budget or np.inf) - self.portfolio.n_evaluations
+        cautious = replace(self.race.time, factor=_TIMING.caution * self.race.time.factor)
+        n = budget_in_time(cautious, self.problem, turn, self.seconds, most)
+        return replace(self.goal, budget=n, adaptive=False)
+
+    def cost(self, candidate: Candidate) -> float:
+        if self.goal.half_width is not None:
+            return self._takes(candidate, candidate.needs(self.goal.half_width, candidate.rate))
+        if candidate.method.plain:  # it doubles
+            fit = self.race.time.share * self.seconds / max(self._takes(candidate, 1), 1e-300)
+            return candidate.promise(
+                (2.0 ** int(np.log2(1.0 + fit / candidate.n)) - 1) * candidate.n
+            )
+        known = candidate.turn.design.n_evaluations if candidate.turn else 0
+        return candidate.promise(max((self.budgeted(candidate).budget or 0) - known, 0))
+
+    def _takes(self, candidate: Candidate, new: float) -> float:
+        """Predicted seconds of more evaluations, with their analysis."""
+        if isinstance(candidate.method, LearnedMethod):
+            return self.race.time.seconds(candidate.n + new, 0, new)
+        return new * candidate.seconds_of_g
+
+    def takes(self, candidate: Candidate, design: Design) -> float:
         """Predicted seconds of a larger design of a candidate."""
         assert candidate.turn is not None
         new = design.n_evaluations - candidate.turn.design.n_evaluations
-        if isinstance(design, LearnedDesign):
-            n = design.learning.n_evaluations
-            checks = design.n_evaluations - n
-            return self.race.time.seconds(n, checks, new, fitted=n > candidate.n)
-        if candidate.method.plain:
-            return new * self.race.seconds
-        return new * candidate.seconds / candidate.n
+        if not isinstance(design, LearnedDesign):
+            return self._takes(candidate, new)
+        n = design.learning.n_evaluations
+        checks = design.n_evaluations - n
+        return self.race.time.seconds(n, checks, new, fitted=n > candidate.n)
+
+    def grown(self, candidate: Candidate, ranked: Sequence[Candidate]) -> Design | None:
+        goal = self.goal
+        if goal.half_width is None:
+            if self.cost(candidate) > min(one.half_width for one in ranked):
+                return None
+            goal = goal if candidate.method.plain else self.budgeted(candidate)
+        known = 0 if candidate.turn is None else candidate.turn.design.n_evaluations
+        left = np.inf if goal.budget is None else goal.budget - known
+        design = _continued(self.problem, goal, candidate, left)
+        return design if design and self.takes(candidate, design) <= self.seconds else None
+
+    def extended(
+        self, candidate: Candidate, design: Design, ranked: Sequence[Candidate]
+    ) -> Portfolio:
+        parts = super().extended(candidate, design, ranked).parts
+        return Portfolio.of(parts, self.reason(ranked), self.takes(candidate, design))
+
+    def reason(self, candidates: Sequence[Candidate]) -> str:
+        """The promises in words."""
+        each = self.race.candidates[0].seconds_of_g
+        within, sign, unit = f"in {self.seconds:.2g} s ", "± ", ""
+        if self.goal.half_width is not None:
+            within, sign, unit = "", "", " s"
+        promises = [
+            f"{one.method.name} promises {sign}{self.cost(one):.2g}{unit}" for one in candidates
+        ]
+        return f"an evaluation takes {each:.2g} s: {within}{', '.join(promises)}"
 
 
 def _pilot_size(goal: Goal, *, first: bool) -> int:
@@ -439,26 +459,34 @@ def _pilots(
     other = first.n > _pilot_size(goal, first=True) if bounded else first.n < 512
     if first.turn is not None and (other or first.is_within(_CONVINCING)):
         return ()
-    left = np.inf
-    if goal.budget is not None:
-        spent = 0 if first.turn is None else first.turn.design.n_evaluations
-        reserved = n_draws(problem, goal.budget) if isinstance(first.method, LearnedMethod) else 0
-        left = min(0.4 * goal.budget, goal.budget - spent - reserved)
+    left = _room_for_pilots(problem, goal, first)
     parts: list[tuple[Method[Any], Design]] = []
     for method, design in _planned(problem, goal, methods, first=False):
         if method != first.method and design.n_evaluations <= left:
             parts.append((method, design))
             left -= design.n_evaluations
-    if not parts:
-        return ()
-    # Lattices double: just short of a power of two, pilots would cost half of the points.
-    if bounded and first.is_within(0.1):
-        rest = (goal.budget or 0) - first.n
-        cost = sum(design.n_evaluations for _, design in parts)
-        alone, beside = (_continued(problem, goal, first, left) for left in (rest, rest - cost))
-        if alone and alone.n_evaluations > 1.5 * (beside.n_evaluations if beside else first.n):
-            return ()
-    return tuple(parts)
+    halve = bounded and parts and first.is_within(0.1) and _halves(problem, goal, first, parts)
+    return () if halve else tuple(parts)
+
+
+def _room_for_pilots(problem: NestedExpectation, goal: Goal, first: Candidate) -> float:
+    """Evaluations that pilots of the others may take."""
+    if goal.budget is None:
+        return np.inf
+    spent = 0 if first.turn is None else first.turn.design.n_evaluations
+    reserved = n_draws(problem, goal.budget) if isinstance(first.method, LearnedMethod) else 0
+    return min(0.4 * goal.budget, goal.budget - spent - reserved)
+
+
+def _halves(
+    problem: NestedExpectation, goal: Goal, first: Candidate, pilots: Sequence[Any]
+) -> bool:
+    """Whether pilots would cost half of the points of a lattice, which doubles."""
+    rest = (goal.budget or 0) - first.n
+    cost = sum(design.n_evaluations for _, design in pilots)
+    alone, beside = (_continued(problem, goal, first, left) for left in (rest, rest - cost))
+    largest = beside.n_evaluations if beside else first.n
+    return alone is not None and alone.n_evaluations > 1.5 * largest
 
 
 def _checked(
@@ -505,9 +533,10 @@ def _timed(
     plan: TimePlan | None,
 ) -> TimePlan:
     """The forecast of turns that learn, corrected by the seconds of the last of them."""
-    if plan is None:
-        each = evaluations.evaluator.seconds_per_evaluation
-        plan = start_plan(evaluations.problem, each)
+    each = evaluations.evaluator.seconds_per_evaluation
+    plan = replace(
+        plan or start_plan(evaluations.problem, analyzed[0].turn, each), seconds_of_g=each
+    )
     for candidate in analyzed:
         before = known.get(candidate.method.name)
         if candidate is not before and candidate.turn is not None:
@@ -526,7 +555,11 @@ def _analyzed(
     started = clock.now()
     try:
         turn = method.analyze(Evaluations(evaluations.evaluator, design), last)
-        return Candidate(method, turn, seconds=clock.now() - started)
     except (NumericalError, UnsupportedError, OutsideDomainError, OutOfTimeError) as error:
         late = last if isinstance(error, OutOfTimeError) else None
         return Candidate(method, late, None if late else error)
+    past = () if known is None else (*known.past, (known.n, known.half_width))
+    found = Candidate(method, turn, seconds=clock.now() - started, past=past)
+    # Cut off by time, a larger set may be less even than the last, which was complete.
+    cut = evaluations.evaluator.stopped is not None
+    return known if known and cut and found.half_width > known.half_width else found

@@ -22,7 +22,7 @@ def workbook(sheets: Mapping[str, pd.DataFrame], heads: Mapping[str, str]) -> by
             shown = table.rename(columns=dict(heads))
             shown.to_excel(writer, sheet_name=name, index=False, freeze_panes=(1, 0))
             sheet = writer.sheets[name]
-            for cell in (one for row in sheet for one in row):
+            for cell in (entry for row in sheet for entry in row):
                 if cell.data_type == "f":  # a name such as =A1 is a name
                     cell.data_type = "s"
             for j, column in enumerate(table.columns):

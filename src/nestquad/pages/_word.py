@@ -42,8 +42,8 @@ def document(heading: str, author: str, blocks: Sequence[Block]) -> bytes:
             case Text(text):
                 document.add_paragraph(text)
             case Bullets(items, numbered):
-                for one in items:
-                    document.add_paragraph(one, "List Number" if numbered else "List Bullet")
+                for item in items:
+                    document.add_paragraph(item, "List Number" if numbered else "List Bullet")
             case Table(head, rows, caption):
                 if caption:
                     said = _add_caption(document, "Table", caption, counts)

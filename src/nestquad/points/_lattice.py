@@ -79,10 +79,14 @@ class Lattice(Sequence):
     def _uniforms(
         self, stream: Stream, dim: int, sets: tuple[int, int], indices: tuple[int, int]
     ) -> Array:
-        vector = lattice_vector(dim, self.log2_max, self.weights)
+        return self.shifted(set_shifts(stream, dim, sets), indices)
+
+    def shifted(self, shifts: Array, indices: tuple[int, int]) -> Array:
+        """Points (S, n, d) with given shifts (S, d), n from the first to before the last index."""
+        vector = lattice_vector(shifts.shape[1], self.log2_max, self.weights)
         multiples = reversed_bits(indices[1], self.log2_max, indices[0])
         residues = multiples[:, None] * vector & (self.max_points - 1)
-        return shifted_modulo_one(residues / self.max_points, set_shifts(stream, dim, sets))
+        return shifted_modulo_one(residues / self.max_points, shifts)
 
 
 def reversed_bits(stop: int, n_bits: int, start: int = 0) -> NDArray[np.int64]:
@@ -320,8 +324,23 @@ class PeriodicLattice(Sequence):
     """Interleaved random shifts of a lattice in van der Corput order, periodized.
 
     Points i, i + R, i + 2R, … belong to shift i of `n_shifts` R: a prefix of R 2**k points has R
-    independent randomizations of the same size (Cranley and Patterson 1976, Randomization of number
-    theoretic methods).
+    randomizations of the same size (Cranley and Patterson 1976, Randomization of number theoretic
+    methods), which are independent unless `log2_strata` is given.
+
+    Parameters
+    ----------
+    log2_max
+        Base-2 logarithm of the largest size of each lattice.
+    periodization
+        How g becomes periodic, see `moved`.
+    n_shifts
+        R.
+    log2_strata
+        Base-2 logarithm of the size at which shifts are stratified; None leaves them independent.
+        Shift r is coset r of the lattice that has R times as many points, or the next power of
+        two, moved at random within a cell of that lattice. So all points together are nearly as
+        even as one lattice, and phases of its dual vectors are independent between shifts, as in
+        stratified sampling (Cochran 1977, Sampling techniques, chapter 5).
 
     Examples
     --------
@@ -333,6 +352,7 @@ class PeriodicLattice(Sequence):
     log2_max: int = 16
     periodization: Periodization = "tent"
     n_shifts: int = 1
+    log2_strata: int | None = None
 
     name: ClassVar[str] = "lattice"
 
@@ -359,8 +379,20 @@ class PeriodicLattice(Sequence):
     ) -> Array:
         n, (start, stop) = self.n_shifts, indices
         rows = start // n, -(-stop // n)
-        shifted = Lattice(self.log2_max).uniforms(stream, dim, (n * sets[0], n * sets[1]), rows)
+        shifts = set_shifts(stream, dim, (n * sets[0], n * sets[1]))
+        shifted = Lattice(self.log2_max).shifted(self._stratified(shifts), rows)
         by_set = shifted.reshape(sets[1] - sets[0], n, -1, dim).swapaxes(1, 2)
         first = start - n * rows[0]
         flat = by_set.reshape(len(by_set), -1, dim)
         return np.ascontiguousarray(flat[:, first : first + stop - start])
+
+    def _stratified(self, shifts: Array) -> Array:
+        """Shifts (S R, d) of cosets, from independent uniforms (S R, d); the first moves all."""
+        if self.log2_strata is None:
+            return shifts
+        dim, bits = shifts.shape[1], (self.n_shifts - 1).bit_length()
+        size = float(1 << (self.log2_strata + bits))
+        cosets = reversed_bits(self.n_shifts, bits)[:, None] * lattice_vector(dim, self.log2_max)
+        by_set = shifts.reshape(-1, self.n_shifts, dim)
+        within_cell = size ** (-1.0 / dim) * (by_set - 0.5)
+        return np.asarray((by_set[:, :1] + cosets / size + within_cell).reshape(-1, dim) % 1.0)

@@ -1,7 +1,7 @@
 """Regression on orthonormal polynomials: least squares, models of J, control variates."""
 
-from nestquad.regression._control_variates import ControlVariates, fit_controls
-from nestquad.regression._growth import choose_scores, grow_polynomial
+from nestquad.regression._control_variates import ControlSettings, ControlVariates, fit_controls
+from nestquad.regression._growth import GrowthSettings, choose_scores, grow_polynomial
 from nestquad.regression._least_squares import LeastSquares, PolynomialFit, evaluate_all, fit_terms
 from nestquad.regression._polynomials import (
     Score,
@@ -12,6 +12,7 @@ from nestquad.regression._polynomials import (
 )
 from nestquad.regression._regression import (
     Link,
+    PolynomialSettings,
     Regression,
     Ridge,
     regress,
@@ -21,11 +22,14 @@ from nestquad.regression._regression import (
 )
 
 __all__ = [
+    "ControlSettings",
     "ControlVariates",
+    "GrowthSettings",
     "LeastSquares",
     "Link",
     "PolynomialFit",
     "Regression",
+    "PolynomialSettings",
     "Ridge",
     "Score",
     "ScoreTable",

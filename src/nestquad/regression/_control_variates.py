@@ -19,19 +19,38 @@ from nestquad.regression._polynomials import (
     total_degree_terms,
 )
 
-# Values for each coefficient, the most coefficients, and the values and points of one θ that a
-# regression looks at: limits of time.
-_VALUES_A_TERM = 8
-_MOST_TERMS = 250
-_REGRESSION_VALUES = 4096
-_MOST_NODES = 128
-_FOLDS = 4
-# More terms have to bring the cross-validated error below this share.
-_WORTH = 0.9
-# The search ends with sets that have this many times the terms of the best: a limit of time.
-_LOOK_AHEAD = 4
-# Degrees worth telling apart.
-_DEGREES = (1, 2, 3, 4, 6, 8, 11, 15, 20)
+
+@dataclass(frozen=True)
+class ControlSettings:
+    """Numbers of control variates.
+
+    Attributes
+    ----------
+    values_per_term, terms
+        Values for each coefficient, and most coefficients.
+    values, nodes
+        Values, and points of one θ, that a regression looks at: limits of time.
+    folds
+        Folds of cross-validation over θ.
+    worth
+        Share below which more terms have to bring the cross-validated error.
+    look_ahead
+        The search ends with sets that have this multiple of the terms of the best.
+    degrees
+        Degrees that are tried.
+    """
+
+    values_per_term: int = 8
+    terms: int = 250
+    values: int = 4096
+    nodes: int = 128
+    folds: int = 4
+    worth: float = 0.9
+    look_ahead: int = 4
+    degrees: tuple[int, ...] = (1, 2, 3, 4, 6, 8, 11, 15, 20)
+
+
+_CONTROLS = ControlSettings()
 
 
 @dataclass(frozen=True)
@@ -74,12 +93,12 @@ class Tier:
 
 def tiers(dim_x: int, dim_theta: int, n_values: int, score: Score) -> list[Tier]:
     """Sets of functions with enough values for each coefficient, from small to large."""
-    highest = _DEGREES[-1]
+    highest = _CONTROLS.degrees[-1]
     if score == "normal":
         # The weight of a Hermite polynomial lies around ±2√degree. Beyond the outermost of n
-        # points, at about √(2 log n), a fit knows nothing, and its mean is no longer zero.
+        # points, at about √(2 log n), a fit extrapolates, and its mean is no longer zero.
         highest = int(2.0 * np.log(max(n_values, 2)) / 3.0)
-    allowed = [d for d in _DEGREES if d <= highest]
+    allowed = [d for d in _CONTROLS.degrees if d <= highest]
     if dim_x == 1:
         every = [Tier(d, 0, c) for d in allowed for c in {0, (d + 1) // 2, d, d + 1}]
         every = [t for t in every if dim_theta <= 2 or t.crossed <= 3]
@@ -93,7 +112,7 @@ def tiers(dim_x: int, dim_theta: int, n_values: int, score: Score) -> list[Tier]
             for m, c in shapes
             if m <= d + 1 and max(m, c) <= (6 if few <= 4 else 4 if few <= 6 else 3)
         ]
-    room = min(n_values // _VALUES_A_TERM, _MOST_TERMS)
+    room = min(n_values // _CONTROLS.values_per_term, _CONTROLS.terms)
     sized = {tier: tier.count(dim_x, dim_theta) for tier in every}
     return sorted((t for t in sized if sized[t] <= room), key=lambda tier: sized[tier])
 
@@ -107,7 +126,7 @@ class ControlVariates:
     terms
         Terms in (θ, x), θ first; each contains a coordinate of x.
     coefficients
-        (folds, k, p): those of θ_t come from the θ of other folds, t modulo their number.
+        (folds, k, p): coefficients of θ_t come from the θ of other folds, t modulo their number.
     scores
         Of θ and x.
     n_theta
@@ -161,7 +180,7 @@ class ControlVariates:
         return np.asarray(columns @ self.coefficients[t % len(self.coefficients)])
 
     def _split(self) -> tuple[list[Term], list[Term]]:
-        """The factors of each term in θ, and those in x (counted from its own first one)."""
+        """Factors of each term in θ, and its factors in x (numbered from the first x)."""
         n = self.n_theta
         in_theta = [tuple(f for f in term if f[0] < n) for term in self.terms]
         in_x = [tuple((j - n, degree) for j, degree in t if j >= n) for t in self.terms]
@@ -182,11 +201,11 @@ def fit_controls(
 
     Cost
     ----
-    O(n k²) for at most a few thousand values n and a few hundred functions k, whatever T·N.
+    O(n k²) for at most a few thousand values n and a few hundred functions k, at any T·N.
     """
     rows, n, n_out = values.shape
-    nodes = min(n, _MOST_NODES)
-    taken = min(rows, max(_REGRESSION_VALUES // nodes, 4))
+    nodes = min(n, _CONTROLS.nodes)
+    taken = min(rows, max(_CONTROLS.values // nodes, 4))
     at = np.unique(np.linspace(0, rows - 1, taken).astype(int))
     y = values[at, :nodes] - values[at, :nodes].mean(axis=1, keepdims=True)
     scale = np.sqrt((y**2).mean(axis=(0, 1)))
@@ -200,7 +219,7 @@ def fit_controls(
     joint = np.concatenate([theta, points], axis=2).reshape(len(y), -1)
     # Fitted to their own values, residuals look smaller than they are, and so would all errors
     # that are judged by them: each θ takes the coefficients of other θ (with other points).
-    folds = [np.repeat(at % _FOLDS == f, nodes) for f in range(_FOLDS)]
+    folds = [np.repeat(at % _CONTROLS.folds == f, nodes) for f in range(_CONTROLS.folds)]
     best: tuple[float, list[Term], tuple[Score, ...], Array] | None = None
     for of_x, of_theta in scores:
         offered = [t for t in tiers(*dims, freedom, of_x) if t.crossed <= len(at) // 3]
@@ -217,17 +236,19 @@ def fit_controls(
         best_size = len(every)
         for tier in offered:
             terms = tier.terms(*dims)
-            if best is not None and len(terms) > _LOOK_AHEAD * best_size:
+            if best is not None and len(terms) > _CONTROLS.look_ahead * best_size:
                 break
             chosen = [position[term] for term in terms]
             coefficients, squares = [], 0.0
             for gram, moments, own, left_out in systems:
-                found = solve_normal_equations(gram[np.ix_(chosen, chosen)], moments[chosen])
-                if found is None:
+                solved = solve_normal_equations(gram[np.ix_(chosen, chosen)], moments[chosen])
+                if solved is None:
                     break
-                coefficients.append(found)
-                squares += float(((left_out - own[:, chosen] @ found) ** 2).sum())
-            if len(coefficients) == _FOLDS and (best is None or squares < _WORTH * best[0]):
+                coefficients.append(solved)
+                squares += float(((left_out - own[:, chosen] @ solved) ** 2).sum())
+            if len(coefficients) == _CONTROLS.folds and (
+                best is None or squares < _CONTROLS.worth * best[0]
+            ):
                 best = squares, terms, names, np.stack(coefficients)
                 best_size = len(terms)
     if best is None or best[0] > freedom * n_out:

@@ -3,41 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from math import comb
 from typing import Any
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.clock import tick
 from nestquad.errors import NumericalError
 from nestquad.regression._least_squares import LeastSquares, PolynomialFit, fit_terms, pieces
 from nestquad.regression._polynomials import Score, ScoreTable, Term, total_degree
 
-# Hermite polynomials of higher degree are all about the tails, where there are few points.
-_MAX_DEGREE: dict[Score, int] = {"uniform": 12, "normal": 8}
-_MAX_FACTORS = 4
-# A term may enter when its correlation with the residuals is this many standard errors from zero,
-_SIGNIFICANT = 3.0
-# and a round of terms stays when it lowers the leave-one-out error to this fraction.
-_PROGRESS = 0.999
-# Mean squared leave-one-out error, relative to that of the values, below which all is explained.
-_EXACT = 1e-24
-# Numbers that stay in a cache, and fewest points of a block.
-_NUMBERS, _FEWEST = 1 << 17, 256
-# Scores other than those in which the law is written have to be better by this factor.
-_BETTER_SCORES = 0.95
+
+@dataclass(frozen=True)
+class GrowthSettings:
+    """Numbers of the growth of polynomials.
+
+    Attributes
+    ----------
+    uniform_degree, normal_degree
+        Highest degree of a coordinate, in Legendre and in Hermite polynomials: high degrees of the
+        latter are decided by the tails, where there are few points.
+    factors
+        Largest number of coordinates in a term.
+    significant
+        Standard errors by which the correlation of a term with the residuals differs from zero when
+        it enters.
+    progress
+        A round of terms stays when it lowers the leave-one-out error to this fraction.
+    exact
+        Mean squared leave-one-out error, relative to that of the values, below which all is
+        explained: rounding errors squared.
+    better_scores
+        Factor by which other scores have to be better than the ones in which the law is written.
+    """
+
+    uniform_degree: int = 12
+    normal_degree: int = 8
+    factors: int = 4
+    significant: float = 3.0
+    progress: float = 0.999
+    exact: float = 1e-24
+    better_scores: float = 0.95
+
+    def degree(self, score: Score) -> int:
+        """Highest degree of a coordinate that is written in this score."""
+        return self.normal_degree if score == "normal" else self.uniform_degree
+
+
+_GROWTH = GrowthSettings()
 
 
 def grow_polynomial(
     values: Array, table: ScoreTable, weights: Array | None = None, *, max_terms: int
 ) -> list[PolynomialFit]:
-    """Fits with more and more terms, each better than the one before in leave-one-out error.
+    """Fits with more and more terms, each with a smaller leave-one-out error.
 
-    A round looks at terms one or two degrees above those present and adds those that are
-    significantly correlated with the residuals, at most as many as there are already. Terms in
-    few coordinates go first: on few points, those in many may only mirror them.
+    A round looks at terms one or two degrees above the present ones and adds the terms that are
+    significantly correlated with the residuals, at most doubling their number. Terms in
+    few coordinates go first: on few points, terms in many may only mirror them.
 
     Cost
     ----
@@ -46,11 +73,11 @@ def grow_polynomial(
     current = LeastSquares.start(values, weights).extended([()], table)
     path = [current.fit()]
     scale = path[0].loo
-    candidates = _Candidates(table)
-    while path[-1].loo > _EXACT * scale and len(current.terms) < max_terms:
+    candidates = _TermCandidates(table)
+    while path[-1].loo > _GROWTH.exact * scale and len(current.terms) < max_terms:
         room = min(max_terms - len(current.terms), max(table.dim, len(current.terms)))
         significant = candidates.significant(current)
-        for n_factors in range(1, _MAX_FACTORS + 1):
+        for n_factors in range(1, _GROWTH.factors + 1):
             chosen = [term for term in significant if len(term) == n_factors][:room]
             if not chosen:
                 continue
@@ -59,7 +86,7 @@ def grow_polynomial(
             except NumericalError:
                 continue
             fit = larger.fit()
-            if fit.loo < _PROGRESS * path[-1].loo:
+            if fit.loo < _GROWTH.progress * path[-1].loo:
                 current = larger
                 path.append(fit)
                 break
@@ -68,8 +95,8 @@ def grow_polynomial(
     return path
 
 
-class _Candidates:
-    """Terms one or two degrees above those present that residuals contain.
+class _TermCandidates:
+    """Terms one or two degrees above the present ones that residuals contain.
 
     Two degrees at once, because an even function has no odd terms to climb over. Pairs may be
     there without their single coordinates.
@@ -87,13 +114,13 @@ class _Candidates:
         # Columns have one root of the weights, residuals the other.
         residuals = current.residuals
         size = float(np.sqrt(np.mean(residuals**2)))
-        found = self._products(current, size)
-        found.update(self._raised(current, size))
+        products = self._products(current, size)
+        products.update(self._raised(current, size))
         for term in current.terms:
-            found.pop(term, None)
+            products.pop(term, None)
         dim = self._table.dim
-        strong = [term for term, t in found.items() if t > _by_chance(total_degree(term), dim)]
-        return sorted(strong, key=lambda term: (-found[term], term))
+        strong = [term for term, t in products.items() if t > _by_chance(total_degree(term), dim)]
+        return sorted(strong, key=lambda term: (-products[term], term))
 
     def _products(self, current: LeastSquares, size: float) -> dict[Term, float]:
         """Terms present, and single factors, times another factor."""
@@ -106,13 +133,13 @@ class _Candidates:
         squares = np.zeros_like(covariance)
         known = len(self._squares)
         squares[:known] = self._squares
-        block = max(_FEWEST, _NUMBERS // len(parents))
+        block = max(limits.FEWEST_ROWS, limits.CACHED_NUMBERS // len(parents))
         squared = np.empty((len(parents), min(block, self._table.n_points)))
         for start in range(0, self._table.n_points, block):
             tick()
-            some = slice(start, start + block)
-            factors, r = single[:, some], current.residuals[some]
-            columns, alone = current.columns[:, some], factors[absent] * current.root[some]
+            part = slice(start, start + block)
+            factors, r = single[:, part], current.residuals[part]
+            columns, alone = current.columns[:, part], factors[absent] * current.root[part]
             weighted = (factors * r).T
             covariance[:n_terms] += columns @ weighted
             covariance[n_terms:] += alone @ weighted
@@ -124,13 +151,13 @@ class _Candidates:
             squares[known:] += rows[known:] @ factors.T
         self._squares = squares[:n_terms].copy()
         t = _strength(covariance, variance, size**2 * squares)
-        found: dict[Term, float] = {}
-        for row, column in np.argwhere(t > _SIGNIFICANT):
+        strengths: dict[Term, float] = {}
+        for row, column in np.argwhere(t > _GROWTH.significant):
             (factor,) = self._factors[column]
             term = parents[row]
-            if len(term) < _MAX_FACTORS and all(factor[0] != j for j, _ in term):
-                found[tuple(sorted((*term, factor)))] = float(t[row, column])
-        return found
+            if len(term) < _GROWTH.factors and all(factor[0] != j for j, _ in term):
+                strengths[tuple(sorted((*term, factor)))] = float(t[row, column])
+        return strengths
 
     def _raised(self, current: LeastSquares, size: float) -> dict[Term, float]:
         """Higher degrees in a coordinate that a term has already."""
@@ -139,7 +166,7 @@ class _Candidates:
         ordered = sorted(
             term
             for term in higher.difference(terms)
-            if all(degree <= _MAX_DEGREE[table.scores[j]] for j, degree in term)
+            if all(degree <= _GROWTH.degree(table.scores[j]) for j, degree in term)
         )
         residuals = current.root * current.residuals
         squares = np.stack([residuals**2, size**2 * current.root**2], axis=1)
@@ -149,7 +176,7 @@ class _Candidates:
             rows *= rows
             variances[which] += rows @ squares[some]
         t = _strength(covariance, *variances.T)
-        return {ordered[k]: float(t[k]) for k in np.flatnonzero(t > _SIGNIFICANT)}
+        return {ordered[k]: float(t[k]) for k in np.flatnonzero(t > _GROWTH.significant)}
 
 
 def choose_scores(
@@ -158,7 +185,7 @@ def choose_scores(
     """Uniform or normal scores for each group of coordinates.
 
     `groups` gives for each the number of coordinates and the scores in which the law is written.
-    What is written in uniforms may still be a normal law or like one (of scipy, say): normal
+    A law written in uniforms may still be a normal law or like one (of scipy, say): normal
     scores are taken if cubic main effects in them explain clearly more of the values (n, p).
     """
     written = [score for _, score in groups]
@@ -185,8 +212,8 @@ def choose_scores(
             continue
         other: list[Score] = list(best)
         other[group] = "normal"
-        if (found := unexplained(other)) < _BETTER_SCORES * least:
-            best, least = other, found
+        if (error := unexplained(other)) < _GROWTH.better_scores * least:
+            best, least = other, error
     return _spread(best, sizes)
 
 
@@ -198,8 +225,8 @@ def _strength(covariance: Any, variance: Any, plain_variance: Any) -> Array:
     """A covariance in standard errors.
 
     `variance` allows for residuals whose size depends on the column. But where the residual is
-    the column itself, and heavy-tailed, it is far too large, so half of what constant residuals
-    would give counts as well.
+    the column itself, and heavy-tailed, it is far too large, so half of the strength with constant
+    residuals counts as well.
     """
     robust = np.abs(covariance) / np.sqrt(np.maximum(variance, 1e-300))
     plain = np.abs(covariance) / np.sqrt(np.maximum(plain_variance, 1e-300))

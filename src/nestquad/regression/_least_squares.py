@@ -16,13 +16,13 @@ from nestquad.regression._polynomials import Score, ScoreTable, Term
 # Ratio of the largest pivot to the smallest, beyond which columns cannot be told apart: squared,
 # it is a lower bound of the condition of the normal equations.
 _MOST_PIVOTS = 1e6
-# Share of a column beyond those before it, below which orthogonality is restored: rounding errors
-# of the first projection are then more than a thousand times as large beside it.
+# Share of a column orthogonal to its predecessors, below which orthogonality is restored: rounding
+# errors of the first projection are then a thousand times larger, relative to it.
 _FEW_LEFT = 1e-3
 # A point of full leverage has no leave-one-out residual; its own is then 1000 times too small.
 MOST_LEVERAGE = 0.999
 # Points that are worked on together: columns that are shorter cost more in calls than in arithmetic
-# (a term takes 1.2 ns a point in blocks of 2¹¹, 0.7 in those of 2¹³), and longer ones leave caches.
+# (a term takes 1.2 ns a point in blocks of 2¹¹, 0.7 in blocks of 2¹³); longer ones leave caches.
 _BLOCK, _TERMS = 1 << 13, 16
 
 
@@ -56,7 +56,7 @@ class PolynomialFit:
     def response(self, table: ScoreTable, noise: Array) -> Array:
         """Change of the coefficients, (p, m), by noise (n, m) in the values.
 
-        Values beyond those that were fitted do not count.
+        Only fitted values count.
         """
         weighted = self.weights[:, None] * noise[: self.weights.size]
         moments = np.zeros((len(self.terms), noise.shape[1]))
@@ -130,13 +130,13 @@ def pieces(
     All pieces are written to the same memory, a megabyte that stays in a cache.
     """
     memory = np.empty((min(_TERMS, len(terms)), min(_BLOCK, n)))
-    for some in blocks(n):
+    for block in blocks(n):
         tick()
         for start in range(0, len(terms), _TERMS):
             which = slice(start, start + _TERMS)
-            rows = memory[: len(terms[which]), : some.stop - some.start]
-            table.fill(terms[which], rows, some)
-            yield some, which, rows
+            rows = memory[: len(terms[which]), : block.stop - block.start]
+            table.fill(terms[which], rows, block)
+            yield block, which, rows
 
 
 def fit_terms(
@@ -150,7 +150,7 @@ def fit_terms(
 class LeastSquares:
     """Weighted least squares whose columns come in blocks.
 
-    Columns are made orthogonal to those before them as they come (block Gram–Schmidt, twice where
+    Columns are made orthogonal to their predecessors as they come (block Gram–Schmidt, twice where
     little is left), so that a block costs O(n p) for each of its columns, residuals and leverages
     included.
 
@@ -204,11 +204,11 @@ class LeastSquares:
             raise NumericalError(
                 f"{new} polynomials cannot be told apart by {self.root.size} points"
             )
-        # In place: transposed, rows are what BLAS calls contiguous.
+        # In place: transposed, rows are contiguous to BLAS.
         blas.dtrsm(1.0, corner, rest.T, side=1, lower=1, trans_a=1, overwrite_b=1)
-        found = rest @ self.residuals
-        residuals = self.residuals - found @ rest
-        larger._projections[old:new] = found
+        products = rest @ self.residuals
+        residuals = self.residuals - products @ rest
+        larger._projections[old:new] = products
         # Refinement: residuals of an exact fit are then at the level of rounding.
         more = rest @ residuals
         residuals -= more @ rest
@@ -228,16 +228,18 @@ class LeastSquares:
         basis, residuals = self._basis[: len(self.terms)], values * self.root
         projections = np.zeros_like(self._projections)
         for _ in range(2):  # the second time for refinement
-            found = basis @ residuals
-            residuals -= found @ basis
-            projections[: len(found)] += found
+            products = basis @ residuals
+            residuals -= products @ basis
+            projections[: len(products)] += products
         return replace(self, residuals=residuals, _projections=projections)
 
     def coefficients(self, values: Array) -> Array:
         """Coefficients for other values, without refinement."""
         size = len(self.terms)
-        found = self._basis[:size] @ (values * self.root)
-        return np.asarray(solve_triangular(self._lower[:size, :size], found, lower=True, trans="T"))
+        coefficients = self._basis[:size] @ (values * self.root)
+        return np.asarray(
+            solve_triangular(self._lower[:size, :size], coefficients, lower=True, trans="T")
+        )
 
     def fit(self) -> PolynomialFit:
         """Coefficients and leave-one-out errors."""
@@ -260,7 +262,7 @@ class LeastSquares:
         if size <= len(self._columns):
             return self
         old, n = len(self.terms), self.root.size
-        # All at once at first; then twice as much.
+        # All at once at first; then doublings.
         capacity = size if old == 0 else max(size, 2 * len(self._columns))
         columns, basis = np.empty((capacity, n)), np.empty((capacity, n))
         lower, projections = np.zeros((capacity, capacity)), np.empty(capacity)

@@ -66,10 +66,10 @@ class ScoreTable:
                 row *= self._polynomial(factor)[rows]
 
     def _polynomial(self, factor: tuple[int, int]) -> Array:
-        found = self._columns.get(factor)
-        if found is None:
-            found = self._columns[factor] = self._next(*factor)
-        return found
+        column = self._columns.get(factor)
+        if column is None:
+            column = self._columns[factor] = self._next(*factor)
+        return column
 
     def _next(self, coordinate: int, degree: int) -> Array:
         """By the recurrence of three terms, each with its norm."""
@@ -90,10 +90,10 @@ class ScoreTable:
                 k / degree * np.sqrt((2.0 * k + 3.0) / (2.0 * k - 1.0)),
             )
         )
-        found = first * before
-        found *= ahead
-        found -= back if degree == 2 else back * self._polynomial((coordinate, degree - 2))
-        return np.asarray(found)
+        values = first * before
+        values *= ahead
+        values -= back if degree == 2 else back * self._polynomial((coordinate, degree - 2))
+        return np.asarray(values)
 
 
 class WithinGroups(ScoreTable):
@@ -131,9 +131,9 @@ def total_degree_terms(dim: int, degree: int) -> list[Term]:
 
 
 def higher_terms(present: Sequence[Term], dim: int, most: int) -> list[Term]:
-    """Terms in the leading `dim` coordinates, up to two degrees above those present.
+    """Terms in the leading `dim` coordinates, up to two degrees above the present ones.
 
-    All of them, or those of single coordinates where that would be more than `most`.
+    All of them, or terms of single coordinates where that would be more than `most`.
     """
     leading = [term for term in present if all(coordinate < dim for coordinate, _ in term)]
     total = 2 + max(total_degree(term) for term in leading)

@@ -28,23 +28,48 @@ from nestquad.regression._polynomials import (
 
 Link: TypeAlias = Literal["identity", "log"]
 
-# Values for each coefficient, and limits of time.
-_VALUES_A_TERM = 10
-_MOST_TERMS = 500
-_MOST_DEGREE = 8
-# First and highest degree of log J. It rises while residuals are correlated with terms of higher
-# degree by this many standard errors.
-_LOG_DEGREE, _MOST_LOG_DEGREE, _SIGNIFICANT = 2, 6, 4.0
-_LOG_ROUNDS = 25
-_LOG_CONVERGED = 1e-8
-# The logarithm of J moves by no more than this in a round.
-_LOG_STEP = 1.0
-# A ridge: terms for each point, and limits of time: points, and points on which scores are chosen.
-_TERMS_A_POINT, _MOST_POINTS, _CHOICE = 0.6, 1 << 13, 1 << 11
-# Penalties for each point, from none to one under which nothing remains.
+
+@dataclass(frozen=True)
+class PolynomialSettings:
+    """Numbers of regression on polynomials.
+
+    Attributes
+    ----------
+    values_per_term
+        Values for each coefficient of least squares.
+    terms, degree
+        Most terms, and highest total degree: limits of time.
+    log_degrees, log_significant
+        First and highest degree of log J. It rises while residuals are correlated with terms of
+        higher degree by this number of standard errors.
+    log_rounds, log_converged, log_step
+        Rounds of scoring, the relative change that ends them, and the largest change of log J in a
+        round.
+    ridge_terms_per_point, ridge_points, choice_points
+        Terms of a ridge for each point; points of a ridge, and points on which its scores are
+        chosen: limits of time.
+    freedom
+        Largest share of free parameters: cross-validation is blind where they nearly equal the
+        points.
+    """
+
+    values_per_term: int = 10
+    terms: int = 500
+    degree: int = 8
+    log_degrees: tuple[int, int] = (2, 6)
+    log_significant: float = 4.0
+    log_rounds: int = 25
+    log_converged: float = 1e-8
+    log_step: float = 1.0
+    ridge_terms_per_point: float = 0.6
+    ridge_points: int = 2**13
+    choice_points: int = 2**11
+    freedom: float = 0.9
+
+
+_POLYNOMIALS = PolynomialSettings()
+# Penalties for each point, from zero to the removal of all terms.
 _PENALTIES = np.logspace(-9.0, 1.0, 31)
-# Cross-validation is blind where there are nearly as many free parameters as points.
-_MOST_FREEDOM = 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +82,7 @@ class Regression:
         The least squares that gave the coefficients: of the values on terms in θ and on control
         variates; for the log link of the values over Ĵ(θ).
     coefficients
-        c, one for each term of the fit; those of control variates are not used.
+        c, one for each term of the fit; coefficients of control variates are not used.
     scale
         s, by which values were divided, since their squares may be out of range.
     """
@@ -93,9 +118,9 @@ class Regression:
         more = higher_terms(self.fit.terms, self.n_theta, _room(values.size))
         if not more:
             return self
-        found = fit_terms(values, table.leading(self.n_theta), more).coefficients
-        coefficients = np.concatenate([self.coefficients, found])
-        return replace(self, fit=self.fit.extended(more, found), coefficients=coefficients)
+        fitted = fit_terms(values, table.leading(self.n_theta), more).coefficients
+        coefficients = np.concatenate([self.coefficients, fitted])
+        return replace(self, fit=self.fit.extended(more, fitted), coefficients=coefficients)
 
     def perturbed(self, table: ScoreTable, multipliers: Array) -> Array:
         """Coefficients (p, m) under other noise: the wild bootstrap.
@@ -135,7 +160,7 @@ def regress(
     terms = _terms(values, table, n_theta, degree, control_variates)
     current = LeastSquares.start(values, None).extended(terms, table)
     best = current.fit()
-    for total in range(1, _MOST_DEGREE + 1) if degree is None else ():
+    for total in range(1, _POLYNOMIALS.degree + 1) if degree is None else ():
         if comb(n_theta + total, total) > _room(values.size):
             break
         present = set(best.terms)
@@ -162,12 +187,12 @@ def regress_log(
     control_variates: bool,
 ) -> Regression:
     """A polynomial for log J of positive values, so that Ĵ is positive."""
-    total = degree or _LOG_DEGREE
+    total = degree or _POLYNOMIALS.log_degrees[0]
     while total > 1 and comb(n_theta + total, total) > _room(values.size):
         total -= 1
     in_theta = total_degree_terms(n_theta, total)
     first = _log_fit(values, table, in_theta, n_theta)
-    while degree is None and total < _MOST_LOG_DEGREE and _asks_for_more(first, table):
+    while degree is None and total < _POLYNOMIALS.log_degrees[1] and _asks_for_more(first, table):
         total += 1
         if comb(n_theta + total, total) > _room(values.size):
             break
@@ -187,7 +212,7 @@ def _asks_for_more(model: Regression, table: ScoreTable) -> bool:
     more = higher_terms(model.fit.terms, model.n_theta, _room(residuals.size))
     columns = table.matrix(more)
     t = np.abs(residuals @ columns) / np.sqrt(residuals**2 @ columns**2 + 1e-300)
-    return bool((t > _SIGNIFICANT).any())
+    return bool((t > _POLYNOMIALS.log_significant).any())
 
 
 def _terms(
@@ -218,25 +243,25 @@ def _log_fit(values: Array, table: ScoreTable, terms: Sequence[Term], n_theta: i
     coefficients[constant] = np.log(values.mean())
     in_theta = [k for k, term in enumerate(terms) if _in_theta(term, n_theta)]
     squares = LeastSquares.start(values, None).extended(terms, table)
-    # Without weights the columns are those of the polynomials.
+    # Without weights the columns are the polynomials.
     columns = squares.columns[in_theta]
     log_j = np.full(values.size, coefficients[constant])
-    for _ in range(_LOG_ROUNDS):
+    for _ in range(_POLYNOMIALS.log_rounds):
         relative = values / np.exp(log_j)
         change = squares.coefficients(relative)[in_theta]
         change[in_theta.index(constant)] -= 1.0
         moved = change @ columns
         largest = float(np.abs(moved).max())
-        step = min(1.0, _LOG_STEP / max(largest, 1e-300))
+        step = min(1.0, _POLYNOMIALS.log_step / max(largest, 1e-300))
         coefficients[in_theta] += step * change
-        if largest < _LOG_CONVERGED:
+        if largest < _POLYNOMIALS.log_converged:
             break
         log_j += step * moved
     return Regression(squares.with_values(relative).fit(), coefficients, "log", n_theta, scale)
 
 
 def _room(n_values: int) -> int:
-    return max(1, min(n_values // _VALUES_A_TERM, _MOST_TERMS))
+    return max(1, min(n_values // _POLYNOMIALS.values_per_term, _POLYNOMIALS.terms))
 
 
 def _in_theta(term: Term, n_theta: int) -> bool:
@@ -256,21 +281,21 @@ def ridge(
     uniform: Array,
     weights: Array | None = None,
     *,
-    max_points: int = _MOST_POINTS,
-    max_terms: int = _MOST_TERMS,
+    max_points: int = _POLYNOMIALS.ridge_points,
+    max_terms: int = _POLYNOMIALS.terms,
     terms: Sequence[Term] | None = None,
 ) -> Ridge:
     """Regress values (n, p) on polynomials of uniforms (n, d), with weights (n,).
 
-    Least squares that chooses its terms sees what a few of them explain. A ridge takes all terms
-    of low degree at once, which is better where g is a sum of many small effects: a book of
+    Least squares that chooses its terms sees the part that a few of them explain. A ridge takes all
+    terms of low degree at once, which is better where g is a sum of many small effects: a book of
     options, say. Coefficients shrink as generalized cross-validation says. Normal scores of all
-    coordinates compete with uniform ones, however the laws are written. `terms` replace those of
-    low degree.
+    coordinates compete with uniform ones, however the laws are written. `terms` replace the terms
+    of low degree.
     """
     n, dim = min(len(values), max_points), uniform.shape[1]
-    terms = terms or _low_terms(dim, min(int(_TERMS_A_POINT * n), max_terms))
-    few = min(n, _CHOICE)
+    terms = terms or _low_terms(dim, min(int(_POLYNOMIALS.ridge_terms_per_point * n), max_terms))
+    few = min(n, _POLYNOMIALS.choice_points)
     known = [term for term in terms if len(terms) <= few // 2 or len(term) < 2]
     spread = values[:few].var(axis=0)
     found: dict[Score, float] = {}
@@ -335,7 +360,7 @@ class _System:
         projected = moments**2 / np.maximum(self.spectrum, np.finfo(float).tiny)
         rest = np.maximum(scaled @ scaled - (2.0 * shrunk - shrunk**2) @ projected, 0.0)
         freedom = shrunk.sum(axis=1) / n
-        score = np.where(freedom < _MOST_FREEDOM, rest / (1.0 - freedom) ** 2, np.inf)
+        score = np.where(freedom < _POLYNOMIALS.freedom, rest / (1.0 - freedom) ** 2, np.inf)
         chosen = float(options[int(np.argmin(score))])
         if not np.isfinite(score).any() and penalty is None:
             raise NumericalError(f"{n} points are too few for a ridge on {len(self.terms)} terms")
@@ -368,7 +393,7 @@ def _low_terms(dim: int, most: int) -> list[Term]:
 
 
 def _groups(dim: int) -> Iterator[list[Term]]:
-    """Terms of total degree 1, 2, …, those of few coordinates first."""
+    """Terms of total degree 1, 2, …, with few coordinates first."""
     for degree in range(1, 9):
         for factors in range(1, min(dim, degree, 3) + 1):
             ways = [w for w in product(range(1, degree + 1), repeat=factors) if sum(w) == degree]

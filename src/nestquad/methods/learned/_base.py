@@ -427,9 +427,8 @@ def _described(found: Answer[Any], check: Check | None) -> dict[str, Any]:
     about: dict[str, Any] = found.model.describe()
     if check is None:
         return about
-    ratio, share = check.surprise(found.model), check.unexplained_share(found.model)
-    verdict = "no larger than" if ratio <= 1.0 else f"{ratio**0.5:.2g} times as large as"
-    notes = [f"checked with {check.n_draws} fresh draws: errors are {verdict} expected"]
+    share = check.unexplained_share(found.model)
+    notes = [f"checked with {check.n_draws} fresh draws"]
     if share > _MOST:
         notes.append(
             f"the model leaves {share:.0%} of the variance of J unexplained: another "
@@ -437,6 +436,6 @@ def _described(found: Answer[Any], check: Check | None) -> dict[str, Any]:
         )
     return {
         **about,
-        "check": {"n_draws": check.n_draws, "ratio": ratio, "share": share},
+        "check": {"n_draws": check.n_draws, "share": share},
         "notes": [*about["notes"], *notes],
     }

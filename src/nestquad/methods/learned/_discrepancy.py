@@ -144,13 +144,16 @@ class Evidence:
     def noise(self, away: Array) -> Array:
         """Variances of these means, from deviations (m,).
 
-        Averages over seven bins: variances of single bins would favor those with small values.
+        The larger of that of the bin and the geometric mean over seven bins: variances of single
+        bins would favor bins with small values, and an arithmetic mean carries the noise of large
+        Ĵ to small ones, where it hides a bias.
         """
         weights = self.pairs.weights
         number = np.bincount(self.bins, weights) ** 2 / np.bincount(self.bins, weights**2)
         each = self.means(away**2) * number / np.maximum(number - 1.0, 0.5)
-        smooth = np.array([each[max(k - 3, 0) : k + 4].mean() for k in range(len(each))])
-        return np.asarray(np.maximum(smooth, 1e-300) / number)
+        logs = np.log(np.maximum(each, 1e-300))
+        near = np.exp([logs[max(k - 3, 0) : k + 4].mean() for k in range(len(each))])
+        return np.asarray(np.maximum(each, near) / number)
 
     @cached_property
     def claimed(self) -> Array:
@@ -218,13 +221,20 @@ def draw_bias(
 
 
 def draw_variances(
-    law: ScoredLaw, seen: Evidence, b: Array, n_draws: int, rng: np.random.Generator
+    law: ScoredLaw,
+    seen: Evidence,
+    b: Array,
+    n_draws: int,
+    rng: np.random.Generator,
+    clearly: float = 1.0,
 ) -> Array:
     """v at the nodes, (1 + K, n), by Bayes' rule from mean products of two residuals in bins.
 
     The noise of x cancels in products. The prior is a Gaussian process about a multiple of
     claimed^κ exp(slope · score), of a size that is a share τ of it: claims of the model
-    count as far as pairs confirm them. All of these are averaged over their posterior.
+    count as far as pairs confirm them. All of these are averaged over their posterior. The mean of
+    v over all pairs is at least the mean product less `clearly` standard errors: bins with few
+    large errors show less than all of them together.
     """
     r = seen.pairs.r - np.interp(seen.z, law.z, b)[:, None]
     weights, products = seen.pairs.weights, r[:, 0] * r[:, 1]
@@ -261,6 +271,10 @@ def draw_variances(
         fits.append(axes @ (fit[h] + np.sqrt(gain[h]) * rng.standard_normal(len(at))))
         least.append(level[h] * mean)
     found = np.maximum(sd * np.array(fits), _LEAST * np.array(least))
+    share = weights / weights.sum()
+    total = float(share @ products)
+    lowest = total - clearly * float(np.linalg.norm(share * (products - total)))
+    found *= np.maximum(1.0, lowest / (found[:, seen.bins] @ share))[:, None]
     if law.steps:
         # A scenario has one (J − Ĵ)², however often it is drawn, and products of few of them vary
         # little: v is known as well as its mean over all.

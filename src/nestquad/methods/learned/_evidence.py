@@ -112,19 +112,6 @@ class Check:
             self._residuals[model] = self.values - control_at(model, self.uniform, self.inner)
         return self._residuals[model]
 
-    def surprise(self, model: ModelOfJ) -> float:
-        """Mean square of g − ĝ at the draws over the one that the model expects, at least one.
-
-        The lower limit of one standard error counts: a ratio that chance explains is no evidence.
-        Draws count equally, since half of them are where f is sensitive.
-        """
-        square = ((self.residuals(model) / self.scale) ** 2).mean(axis=1)
-        low = square.mean(axis=0) - square.std(axis=0) / np.sqrt(len(square))
-        # Rounding of values is no error.
-        least = 1e-24 * ((self.values / self.scale) ** 2).mean(axis=(0, 1)) + np.finfo(float).tiny
-        expected = np.maximum((model.expected_rms() / self.scale) ** 2, least)
-        return max(1.0, float(np.max(low / expected)))
-
     def unexplained_share(self, model: ModelOfJ) -> float:
         """Share of the variance of J that the model leaves unexplained, less a standard error.
 

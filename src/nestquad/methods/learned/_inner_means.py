@@ -258,7 +258,7 @@ class KernelChoice:
         for s, points in enumerate(uniform):
             nodes = nodes_on(self.recipe.space, points, points)
             rule = self.recipe.rules_by_set(nodes[None], (len(nodes),))[0][0]
-            # Weights on a line need no ridge; the Gram matrix, for the amplitude, does.
+            # Weights of Matérn-1/2 need no ridge; the Gram matrix, for the amplitude, does.
             factor = factorize(kernel(nodes, nodes), rule.ridge or 1e-9)
             assert factor is not None  # it was when the weights were made, or the ridge is enough
             for t in range(s, len(values), len(uniform)):

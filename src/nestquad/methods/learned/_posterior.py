@@ -65,9 +65,9 @@ class PosteriorSettings:
     visible
         Step for an f with jumps, as a share of the standard deviation of J: smaller errors carry
         none of the θ of a sketch across a jump (``tests/methods/test_auto.py``).
-    calibrated, surprised, discrepant, shaped, student
-        Switches of the devices, for ablation: the factor κ, its increase by fresh pairs, the
-        discrepancy, its unknown shape, and Student's factor of pairs.
+    calibrated, discrepant, shaped, student
+        Switches of the devices, for ablation: the factor κ, the discrepancy, its unknown shape,
+        and Student's factor of pairs.
     """
 
     n_paths: int = 32
@@ -81,15 +81,12 @@ class PosteriorSettings:
     shape_power: float = 0.25
     visible: float = 0.1
     calibrated: bool = True
-    surprised: bool = True
     discrepant: bool = True
     shaped: bool = True
     student: bool = True
 
 
 DEFAULT = PosteriorSettings()
-# Median of the square of a standard normal variable.
-_MEDIAN_SQUARE = 0.4549
 # Cells of normal scores over which errors are averaged reach that far: a bias varies on the scale
 # of 1, and errors of opposite sign within a cell cancel in any functional.
 _REACH = 2.0
@@ -242,9 +239,12 @@ class PathEffects:
 
 
 def _pointwise_factor(paths: Paths) -> Array:
-    """Squared observed over expected changes (p,) of Ĵ at single θ, by medians over θ."""
-    observed = np.median(paths.observed**2, axis=(0, 1)) / _MEDIAN_SQUARE
-    expected = np.median((paths.expected**2).mean(axis=1), axis=(0, 1))
+    """Mean squared observed over expected changes (p,) of Ĵ at single θ.
+
+    Means, since a median over θ is zero where J has an atom.
+    """
+    observed = np.mean(paths.observed**2, axis=(0, 1))
+    expected = np.mean(paths.expected**2, axis=(0, 1, 2))
     known = expected > 0
     ratio = np.where(known, observed / np.where(known, expected, 1.0), 1.0)
     return np.asarray(np.clip(ratio, *_FACTORS))
@@ -280,16 +280,12 @@ class Posterior:
         of smoothness (0 with jumps, 1 with kinks, 2 smooth); None leaves it out.
         """
         n, known, rng = self.settings.n_draws, calibration, self.rng
-        surprise = 1.0
-        if self.check is not None and self.settings.surprised:
-            surprise = self.check.surprise(self.model)
         kappa = rng.choice([-1.0, 1.0], size=(n, 1))
         kappa = kappa * np.sqrt(known.scale * known.dof / rng.chisquare(known.dof, size=(n, 1)))
         path = kappa * known.effects[rng.integers(len(known.effects), size=n)]
-        path = path + known.shared[rng.integers(len(known.shared), size=n)]
-        values = np.sqrt(surprise) * path
+        values = path + known.shared[rng.integers(len(known.shared), size=n)]
         if self.check is not None and self.settings.discrepant:
-            drawn = self._discrepancies(known, surprise)
+            drawn = self._discrepancies(known)
             center = functional(self.model.sketch.j)
             shifts = np.stack([functional(j) - center for j in drawn.discrepant])
             mean = shifts.mean(axis=0)
@@ -316,8 +312,8 @@ class Posterior:
         s, r = self.model.mean(self.check.uniform), self.check.residuals(self.model)
         return (np.log(s), r / s[:, None]) if self.model.logarithmic else (s, r)
 
-    def _discrepancies(self, known: Calibration, surprise: float) -> Discrepancies:
-        """Draws of Ĵ + b(Ĵ) + √v(Ĵ) ε; claims are wrong by the factor `surprise`.
+    def _discrepancies(self, known: Calibration) -> Discrepancies:
+        """Draws of Ĵ + b(Ĵ) + √v(Ĵ) ε.
 
         For a model of log J, these are draws of log J: pairs cannot see an absolute error of a tiny
         Ĵ, and a relative one they can.
@@ -328,7 +324,7 @@ class Posterior:
         relative = self.model.logarithmic
         center = np.log(base.j) if relative else base.j
         sd = self.model.sd(check.uniform) / (np.exp(s) if relative else 1.0)
-        claims = sd**2 * known.claimed * surprise
+        claims = sd**2 * known.claimed
         biased = np.repeat(center[None], n, axis=0)
         normal = self.rng.standard_normal((n, *base.j.shape)) @ _correlation(r).T
         drawn, share = biased.copy(), np.zeros(n)
@@ -336,11 +332,13 @@ class Posterior:
         for c in np.flatnonzero(np.ptp(center, axis=0) > 0):
             law = Scores.of(center[:, c], base.weights)
             least, z = max(1e-12 * law.variance, 1e-300), law(s[:, c])
-            claimed = self.settings.bias_claim * surprise * known.profiles[c].at(s[:, c])
+            claimed = self.settings.bias_claim * known.profiles[c].at(s[:, c])
             common = Pairs(s[:, c], r[:, :, c], check.weights, claimed)
             b = draw_bias(law, Evidence(common, z, least), n, self.rng, self.settings.bias_width)
             pairs = Pairs(s[:, c], r[:, :, c], check.weights, claims[:, c])
-            v = draw_variances(law, Evidence(pairs, z, least), b[0], n, self.rng)
+            # Residuals relative to a small Ĵ have heavy tails: one standard error is often passed.
+            clearly = 2.0 if relative else 1.0
+            v = draw_variances(law, Evidence(pairs, z, least), b[0], n, self.rng, clearly)
             order = np.argsort(np.argsort(center[:, c], kind="stable"), kind="stable")
             biased[:, :, c] += b[1:, order]
             drawn[:, :, c] = biased[:, :, c] + np.sqrt(v[1:, order]) * normal[:, :, c]

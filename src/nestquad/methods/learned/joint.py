@@ -117,7 +117,11 @@ class JointLattice(LearnedMethod[ModelOfJ]):
             periodization_for(dim) if self.periodization == "auto" else self.periodization
         )
         log2_max = max(log2_max, (size // n_shifts).bit_length())
-        lattice = PeriodicLattice(log2_max, periodization, n_shifts)
+        # Shifts are stratified at the size that a budget allows, which later turns reach.
+        final = max(size, 0 if self.n_outer is not None else goal.budget or 0)
+        known = self.n_outer is not None or goal.budget is not None
+        strata = (final // n_shifts).bit_length() - 1 if known else None
+        lattice = PeriodicLattice(log2_max, periodization, n_shifts, strata)
         return Design((Grid(size, 1, lattice, lattice, None, goal.stream, joint=True),))
 
     def fit(self, evaluations: Evaluations, last: Turn[Learned[ModelOfJ]] | None) -> Fit[ModelOfJ]:

@@ -51,7 +51,7 @@ def independent_terms(
         outer_points = first_of(evaluations.outer(level), len(j))
         f = [call_f(problem, part, outer_points.theta) for part in np.moveaxis(j, 1, 0)]
         nodes = outer_nodes(outer, outer_points)
-        tuned = outer.for_law(problem.outer_law).tuned([(nodes, f[0])])
+        tuned = outer.tuned([(nodes, f[0])])
         assert tuned.kernel is not None
         n, dim = nodes.shape
         tuned = replace(tuned, regularization=_outer_lambda(tuned.kernel, n, dim))

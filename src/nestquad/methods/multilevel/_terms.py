@@ -224,7 +224,7 @@ def shared_terms(
     sizes = sorted({m for part in f[base:] for m in halvings(len(part))}, reverse=True)
     n = sizes[0]
     points = first_of(points, n)
-    outer = _tuned_outer(outer.for_law(problem.outer_law), points, f[base])
+    outer = _tuned_outer(outer, points, f[base])
     at = outer_nodes(outer, points)
     rules = dict(zip(sizes, outer.rules(at, sizes, problem.outer_law), strict=True))
     levels = [

@@ -90,7 +90,7 @@ class NestedRule(Method[NestedState]):
     n_outer, n_inner
         T and N; where None, the budget or the tolerance decides.
     outer_points, inner_points
-        ``"iid"``, ``"sobol"``, ``"halton"``, ``"lattice"`` or a sequence such as `Given`.
+        ``"iid"``, ``"sobol"``, ``"lattice"`` or a sequence such as `Given`.
     sharing
         Inner points are ``"independent"`` from θ to θ, ``"shared"`` by all θ, or taken in turn
         from a pool of this many sets (a number).

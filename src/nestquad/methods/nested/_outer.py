@@ -68,7 +68,6 @@ def kernel_outer(
 ) -> OuterFit:
     """Kernel weights: one recipe for all answers, or one each."""
     n, q = f_values.shape
-    recipes = [recipe.for_law(law) for recipe in recipes]
     spread = f_values.std(axis=0)
     scaled = f_values / np.where(spread > 0, spread, 1.0)
     columns = [slice(0, q)] if len(recipes) == 1 else [slice(k, k + 1) for k in range(q)]
