@@ -369,9 +369,7 @@ def _answer(
         calibrations[model] = effects.calibration(average.stream.child(9).generator())
     posterior = Posterior(model, check, rng, _posterior.DEFAULT)
     drawn = posterior.draws(functional, calibrations[model], scatter, order)
-    low, high = np.quantile(drawn.values, [0.025, 0.975], axis=0)
-    spread = float((high - low).max()) / (2.0 * NORMAL_95)
-    by_replicate = average.of(model, spread)
+    by_replicate = average.of(model, drawn.sd)
     answers = by_replicate.mean(axis=0)
     others = {
         "average": average.errors(by_replicate),
@@ -402,11 +400,8 @@ def complete_answer(
         raise EvaluationError(f"combine returned {value} for I = {answers}")
     noise = np.where(np.isfinite(deviations), deviations, 0.0)
     draws = value + drawn.values + noise * rng.standard_normal(drawn.values.shape)
-    spread = float(drawn.values.std(axis=0).max())
-    parts = {"posterior": spread, **{name: size_of(one) for name, one in others.items()}}
-    # The plug-in answer is more accurate than the median of the draws, unless they exclude it.
-    low, middle, high = np.quantile(draws, [0.025, 0.5, 0.975], axis=0)
-    value = np.where((low <= value) & (value <= high), value, middle)
+    value = value + drawn.correction
+    parts = {"posterior": drawn.sd, **{name: size_of(one) for name, one in others.items()}}
     return Answer(model, average, answers, value, draws, parts, drawn.rate)
 
 

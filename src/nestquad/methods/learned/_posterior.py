@@ -8,9 +8,12 @@ no point of the fit has seen. A draw is
     J_k = Ĵ + b_k(Ĵ) + √v_k(Ĵ) ε_k + κ_k e_k,
 
 and a functional F has draws F(Ĵ + b_k + √v_k ε_k) + κ_k ½ [F(Ĵ + e_k) − F(Ĵ − e_k)]. Only the odd
-part of a path counts: that f(Ĵ) is biased because J scatters about Ĵ is learned from pairs. Pairs
-show the variance v, not the shape of ε: a part of the mean absolute change of f, which depends on
-the share of the variance of J that v is and on the smoothness of f, counts as an error of F.
+part of a path counts: that f(Ĵ) is biased because J scatters about Ĵ is learned from pairs. Their
+changes of F enter with a random sign, so that draws are centered at F(Ĵ): in 300 runs on even seeds
+their mean had the sign of the error in half. A bias beyond three of its standard deviations moves
+the center. Pairs show the variance v, not the shape of ε: a part of the mean absolute change of f,
+which depends on the share of the variance of J that v is and on the smoothness of f, counts as an
+error of F.
 """
 
 from __future__ import annotations
@@ -56,6 +59,9 @@ class PosteriorSettings:
         Prior of the bias b: its variance over that of the calibrated paths, which count already,
         and the scale of the Laplace prior of log(bias / claimed bias). A quarter and a half made
         intervals a fifth narrower at the same coverage (219 runs of even seeds).
+    decisive
+        Standard deviations of a bias beyond which it corrects the answer: its sign was right in
+        seven of eight such runs (320 runs of even seeds).
     n_scatters
         Draws of the discrepancy for the mean absolute change of f.
     shape_power
@@ -77,6 +83,7 @@ class PosteriorSettings:
     ungrouped_dof: float = 4.0
     bias_claim: float = 0.25
     bias_width: float = 0.5
+    decisive: float = 3.0
     n_scatters: int = 16
     shape_power: float = 0.25
     visible: float = 0.1
@@ -96,10 +103,26 @@ _FACTORS = (1e-12, 1e6)
 
 @dataclass(frozen=True, eq=False)
 class FunctionalDraws:
-    """Draws (K, k) of a functional less its value at Ĵ, and the power of n at which they narrow."""
+    """Draws of a functional.
+
+    Attributes
+    ----------
+    values
+        Draws (K, k) less the value at Ĵ.
+    correction
+        Their center (k,), where pairs leave no doubt about the bias of Ĵ; zero elsewhere.
+    rate
+        Power of n at which they narrow.
+    """
 
     values: Array
+    correction: Array
     rate: float
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation, the largest over the functionals; infinite if one is unknown."""
+        return float(self.values.std(axis=0).max()) if np.isfinite(self.values).all() else np.inf
 
 
 Functional = Callable[[Array], Array]
@@ -210,8 +233,8 @@ class PathEffects:
             [np.mean([self._odd(c) ** 2 for c in drawn], axis=0) for drawn in paths.expected],
             axis=0,
         )
-        known = expected > 0
-        ratio = np.where(known, squares / np.where(known, expected, 1.0), 1.0)
+        known = (expected > 0) & np.isfinite(expected + squares)
+        ratio = np.where(known, squares, 1.0) / np.where(known, expected, 1.0)
         dof = groups - 1.0 + self.settings.prior_dof
         scale = np.clip(ratio, *_FACTORS) ** ((groups - 1.0) / dof)
         # Deleting a group adds the expected variance of the change to that of the functional.
@@ -227,7 +250,7 @@ class PathEffects:
         step = self._step(error) if self.has_jumps else 1.0
         sides = [self.model.bounded(base.j + s * error, base.uniform) for s in (step, -step)]
         up, down = (self.functional(side) for side in sides)
-        return np.asarray(np.nan_to_num(up - down) / (2.0 * step))
+        return unknown_as_infinite((up - down) / (2.0 * step))
 
     def _step(self, error: Array) -> float:
         """Multiple of an error (M, p) at which jumps of f are seen."""
@@ -284,19 +307,30 @@ class Posterior:
         kappa = kappa * np.sqrt(known.scale * known.dof / rng.chisquare(known.dof, size=(n, 1)))
         path = kappa * known.effects[rng.integers(len(known.effects), size=n)]
         values = path + known.shared[rng.integers(len(known.shared), size=n)]
+        correction = np.zeros(values.shape[1])
         if self.check is not None and self.settings.discrepant:
             drawn = self._discrepancies(known)
             center = functional(self.model.sketch.j)
             shifts = np.stack([functional(j) - center for j in drawn.discrepant])
+            correction = self._correction(functional, drawn.biased, center)
             mean = shifts.mean(axis=0)
-            shifts = mean + self._by_pairs() * (shifts - mean)
-            values = values + shifts[rng.integers(len(shifts), size=n)]
+            shifts = mean - correction + self._by_pairs() * (shifts - mean)
+            sign = rng.choice([-1.0, 1.0], size=(n, 1))
+            values = values + correction + sign * shifts[rng.integers(len(shifts), size=n)]
             # Where log J was learned, f is a logarithm as a rule, and linear in it.
             if scatter is not None and self.settings.shaped and not self.model.logarithmic:
                 power = max(0.5 * order, self.settings.shape_power)
                 shape = drawn.shape_errors(scatter, self.settings.n_scatters, power)
                 values = values + shape * rng.standard_normal(values.shape)
-        return FunctionalDraws(np.nan_to_num(values), known.rate)
+        return FunctionalDraws(unknown_as_infinite(values), correction, known.rate)
+
+    def _correction(self, functional: Functional, biased: Array, center: Array) -> Array:
+        """Mean change (k,) of a functional by b where it is decisive, and zero elsewhere."""
+        changes = np.stack([functional(j) - center for j in biased])
+        mean = changes.mean(axis=0)
+        with np.errstate(invalid="ignore"):
+            known = np.abs(mean) > self.settings.decisive * changes.std(axis=0)
+        return np.where(known & np.isfinite(mean), mean, 0.0)
 
     def _by_pairs(self) -> float:
         """Student's factor of discrepancies, for the number of pairs that carry the variance."""
@@ -381,6 +415,11 @@ class Discrepancies:
         """
         rows = zip(self.share[:n] ** power, self.discrepant[:n], self.biased[:n], strict=True)
         return np.asarray(np.mean([share * scatter(j, b) for share, j, b in rows], axis=0))
+
+
+def unknown_as_infinite(changes: Array) -> Array:
+    """Changes of a functional, infinite where it could not be computed: a zero would be a claim."""
+    return np.where(np.isfinite(changes), changes, np.inf)
 
 
 def student_factor(freedom: float) -> float:
