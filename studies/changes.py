@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 
 import nestquad as nq
-from nestquad.evaluate import _fingerprint, fingerprint
+from nestquad.evaluate import _store, fingerprint
 
 _OTHER = """
 def cost(x):
@@ -269,7 +269,7 @@ def refused(kind: str, before: float, after: float) -> bool:
     """Whether values alone show a store that g is another one: all fingerprints are the same."""
     with (
         tempfile.TemporaryDirectory() as store,
-        mock.patch.object(_fingerprint, "digest_code", return_value="same"),
+        mock.patch.object(_store, "digest_code", return_value="same"),
     ):
         for scale in (before, after):
             with written(kind, scale) as g:

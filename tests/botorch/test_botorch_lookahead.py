@@ -250,7 +250,7 @@ def test_overwriting_nodes_leaves_those_of_others_alone():
 
 
 def test_large_searches_are_made_in_parts(monkeypatch):
-    import nestquad.botorch._stages as stages
+    import nestquad.botorch._lookahead as stages
 
     acqf = NestedLookaheadEI(small_model(), BEST, outer=7, inner=4, seed=7, bounds=UNIT, maxiter=0)
     X = batches(2, 1, 1)

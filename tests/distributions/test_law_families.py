@@ -16,7 +16,7 @@ from nestquad.distributions import (
     MultivariateT,
     Normal,
     Uniform,
-    _normal,
+    _families,
     as_law,
 )
 from nestquad.errors import InputError, NumericalError, UnsupportedError
@@ -188,7 +188,7 @@ def test_shared_uniforms_are_inverted_once(monkeypatch):
         inverted.append(u.size)
         return ndtri(u)
 
-    monkeypatch.setattr(_normal, "ndtri", counting)
+    monkeypatch.setattr(_families, "ndtri", counting)
     theta = np.linspace(-1, 1, 40)[:, None]
     u = GRID[None]
     for law in (LogNormal(theta, 0.2), Normal(theta), Normal(theta, cov=[[2.0]])):

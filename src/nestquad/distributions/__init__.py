@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from nestquad.distributions._empirical import Empirical
-from nestquad.distributions._independent import Independent
+from nestquad.distributions._families import (
+    Empirical,
+    Independent,
+    LogNormal,
+    MultivariateT,
+    Normal,
+    Uniform,
+    standard_deviation,
+)
 from nestquad.distributions._law import Law, read_only, to_uniform
-from nestquad.distributions._normal import LogNormal, MultivariateT, Normal, standard_deviation
 from nestquad.distributions._scipy import ScipyLaw, as_law
-from nestquad.distributions._uniform import Uniform
 from nestquad.distributions._user import Sampler, Transport
 
 __all__ = [

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.distributions._independent import Independent
+from nestquad.distributions._families import Independent, LogNormal, MultivariateT, Normal, Uniform
 from nestquad.distributions._law import Law
-from nestquad.distributions._normal import LogNormal, MultivariateT, Normal
-from nestquad.distributions._uniform import Uniform
 from nestquad.errors import InputError, UnsupportedError
 
 

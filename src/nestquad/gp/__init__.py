@@ -1,6 +1,14 @@
 """Gaussian processes: dense with trend and nugget, on lattices by FFT, and their lengthscales."""
 
-from nestquad.gp._dense import Hyperparameters, RestrictedLikelihood, fit_gp
+from nestquad.gp._dense import (
+    Correlation,
+    Hyperparameters,
+    PolynomialTrend,
+    RestrictedLikelihood,
+    Shape,
+    fit_gp,
+    trends,
+)
 from nestquad.gp._integrated import (
     IntegratedGP,
     JointFit,
@@ -28,7 +36,6 @@ from nestquad.gp._lengthscale import (
     restricted_likelihood,
 )
 from nestquad.gp._optimizer import maximum_likelihood
-from nestquad.gp._prior import Correlation, PolynomialTrend, Shape, trends
 from nestquad.gp._surrogate import (
     Surrogate,
     SurrogateKind,

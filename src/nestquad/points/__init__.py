@@ -2,13 +2,12 @@
 
 Every sequence is a pure function of (stream, set, index), so a chunk of points
 is described by a few integers and made where it is needed, with the same bits.
-To add one: a file here with a `Sequence`, its name in `as_sequence`, a test.
+To add one: a class here with a `Sequence` base, its name in `as_sequence`, a test.
 """
 
 from __future__ import annotations
 
 from nestquad.errors import InputError, unknown_name
-from nestquad.points._given import Given
 from nestquad.points._lattice import (
     PERIODIZATIONS,
     Lattice,
@@ -20,9 +19,7 @@ from nestquad.points._lattice import (
     periodic,
     reversed_bits,
 )
-from nestquad.points._sequence import IID, Sequence
-from nestquad.points._sobol import Sobol
-from nestquad.points._stream import Stream
+from nestquad.points._sequence import IID, Given, Sequence, Sobol, Stream
 
 __all__ = [
     "IID",

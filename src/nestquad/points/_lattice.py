@@ -27,8 +27,7 @@ from nestquad._checks import numbers, whole
 from nestquad._typing import Array
 from nestquad.clock import tick
 from nestquad.errors import InputError, unknown_name
-from nestquad.points._sequence import SMALLEST, Sequence, set_shifts, shifted_modulo_one
-from nestquad.points._stream import Stream
+from nestquad.points._sequence import SMALLEST, Sequence, Stream, set_shifts, shifted_modulo_one
 
 
 @dataclass(frozen=True)

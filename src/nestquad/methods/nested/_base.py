@@ -23,8 +23,7 @@ from nestquad.methods._events import (
     unseen_value_errors,
 )
 from nestquad.methods._method import Goal, Method, Turn, assembled
-from nestquad.methods.nested._inner import InnerFit, noise_changes
-from nestquad.methods.nested._outer import OuterFit, cancellation
+from nestquad.methods.nested._stages import InnerFit, OuterFit, cancellation, noise_changes
 from nestquad.points import Given, Sequence, as_sequence
 from nestquad.problem import NestedExpectation
 from nestquad.result import OuterSample
