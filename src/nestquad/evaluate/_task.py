@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib.util
 import pickle
 import sys
 import types
@@ -26,7 +28,6 @@ from nestquad.evaluate._design import (
     inner_points,
     outer_points,
 )
-from nestquad.evaluate._store import is_installed
 from nestquad.problem import NestedExpectation
 
 # Rows for which independent points are made together. A chunk that ends within such a group makes
@@ -372,7 +373,7 @@ def _values_of_modules(cloudpickle: Any, wanted: bool) -> Iterator[None]:
         and getattr(module, "__file__", None)
         and name.partition(".")[0] != ours
         and module.__name__ == name not in known
-        and not is_installed(name)
+        and not _is_installed(name)
     ]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
@@ -381,3 +382,16 @@ def _values_of_modules(cloudpickle: Any, wanted: bool) -> Iterator[None]:
     finally:
         for module in modules:
             cloudpickle.unregister_pickle_by_value(module)
+
+
+def _is_installed(module: str | None) -> bool:
+    """Whether a module belongs to Python or an installed package, not to the user."""
+    name = (module or "").partition(".")[0]
+    if name in sys.stdlib_module_names and name != "__main__":
+        return True
+    loaded = sys.modules.get(module or "")
+    file = getattr(loaded, "__file__", None)
+    if loaded is None and name.isidentifier():
+        with contextlib.suppress(ImportError, ValueError):
+            file = getattr(importlib.util.find_spec(name), "origin", None)
+    return "site-packages" in (file or "") or "dist-packages" in (file or "")
