@@ -404,7 +404,7 @@ WRONG_CALLS = {
     "empty pool": (lambda: nq.NKQ(sharing=0), "sharing", "at least 1"),
     "unknown space": (lambda: nq.KernelQuadrature(space="unifrom"), "space", "unifrom"),
     "unknown lengthscale": (lambda: nq.KernelQuadrature(lengthscale="mean"), "lengthscale"),
-    "unknown exactness": (lambda: nq.KernelQuadrature(exact="cubic"), "exact", "linear"),
+    "unknown exactness": (lambda: nq.KernelQuadrature(exact="cubic"), "exact", "constant"),
     "kernel class": (lambda: nq.KernelQuadrature(nq.Matern), "kernel"),
     "kernel name": (lambda: nq.KernelQuadrature("matern"), "kernel", "Matern"),
     "order of a Matern": (lambda: nq.Matern(1.0), "nu", "1.5"),

@@ -68,7 +68,7 @@ def factorize(gram: Array, ridge: float) -> Factor | None:
     return Factor(lower) if info == 0 else None
 
 
-Exactness = Literal["none", "constant", "linear"]
+Exactness = Literal["none", "constant"]
 """Polynomials that a rule integrates exactly, whatever the kernel."""
 
 
@@ -388,7 +388,7 @@ def kernel_rule(
     Bayesian quadrature (O'Hagan 1991, Bayes–Hermite quadrature).
 
     The weights minimise the worst-case error over the unit ball of the kernel's space, subject to
-    integrating constants (or linear functions) exactly where `exact` asks for it.
+    integrating constants exactly where `exact` asks for it.
 
     Parameters
     ----------
@@ -401,7 +401,7 @@ def kernel_rule(
     regularization
         `Jitter()` (default), a `Schedule`, or λ as a number (the ridge is N λ).
     exact
-        ``"none"``, ``"constant"`` or ``"linear"``.
+        ``"none"`` or ``"constant"``.
 
     Cost
     ----
@@ -449,11 +449,8 @@ def prefix_rules(
         raise unknown_name("exact", exact, get_args(Exactness))
     n, dim = nodes.shape[1:]
     regularization = Jitter() if regularization is None else regularization
-    if (
-        (isinstance(kernel, Matern) and kernel.nu == 0.5 and dim == 1)
-        and isinstance(regularization, Jitter)
-        and exact != "linear"
-    ):
+    on_a_line = isinstance(kernel, Matern) and kernel.nu == 0.5 and dim == 1
+    if on_a_line and isinstance(regularization, Jitter):
         return line_rules(kernel, law, nodes, sizes, exact)
     if n > limits.DENSE_NODES:
         raise InputError(
@@ -475,12 +472,8 @@ def _systems(kernel: Kernel, law: Law, nodes: Array, exact: Exactness) -> Iterat
     count, n, _ = nodes.shape
     means = np.broadcast_to(mean_embedding(kernel, law, nodes), (count, n))
     doubles = np.broadcast_to(double_embedding(kernel, law), (count,))
-    functions = _basis(exact, nodes)
-    # A law needs a mean only where linear functions are to be exact.
-    center = np.atleast_1d(law.mean()) if exact == "linear" else np.empty(0)
-    moments = np.broadcast_to(_basis(exact, center), (count, functions.shape[-1]))
     for i, gram in enumerate(_upper_gram(kernel, nodes)):
-        yield _DenseSystem(nodes[i], gram, means[i], float(doubles[i]), functions[i], moments[i])
+        yield _DenseSystem(nodes[i], gram, means[i], float(doubles[i]), exact == "constant")
 
 
 def _validated(nodes: Array) -> Array:
@@ -531,16 +524,14 @@ class _DenseSystem:
 
     Shapes
     ------
-    nodes (N, d), gram (N, N) of which the upper triangle counts, mean (N,), functions (N, k) with
-    their moments (k,).
+    nodes (N, d), gram (N, N) of which the upper triangle counts, mean (N,).
     """
 
     nodes: Array
     gram: Array
     mean: Array
     double: float
-    functions: Array
-    moments: Array
+    exact: bool
 
     def factorized(self, regularization: Regularization, smoothness: float) -> tuple[Factor, float]:
         """The factor of the regularised Gram matrix, and the ridge that it took."""
@@ -570,41 +561,18 @@ class _DenseSystem:
 
     def _weights(self, factor: Factor, size: int) -> tuple[Array, float, Array]:
         """Optimal weights subject to exactness, the posterior variance, and K w with the ridge."""
-        mean, functions = self.mean[:size], self._functions(size)
+        mean, functions = self.mean[:size], np.ones((size, int(self.exact)))
         if size < self.nodes.shape[0]:
             factor = factor.leading(size)
         solved = factor.solve(np.column_stack([mean, functions]))
         weights, inverse_functions = solved[:, 0], solved[:, 1:]
         variance = self.double - float(mean @ weights)
-        if not functions.shape[1]:
+        if not self.exact:
             return weights, variance, mean
-        missing = self.moments[: functions.shape[1]] - functions.T @ weights
+        missing = 1.0 - functions.T @ weights
         coefficients = np.linalg.solve(functions.T @ inverse_functions, missing)
         return (
             weights + inverse_functions @ coefficients,
             variance + float(missing @ coefficients),
             mean + functions @ coefficients,
         )
-
-    def _functions(self, size: int) -> Array:
-        """Columns that the first `size` nodes integrate exactly, (size, k)."""
-        functions = self.functions[:size]
-        wanted = functions.shape[1]
-        if wanted < 2 or np.linalg.matrix_rank(functions) == wanted:
-            return functions
-        if size < self.nodes.shape[0]:
-            return functions[:, :1]  # too few nodes of a larger rule: constants only
-        raise InputError(
-            "exact",
-            f"{wanted} functions to integrate exactly on {size} nodes",
-            "fewer functions than nodes, and nodes that do not lie in a plane",
-            "Use exact='constant' or more nodes.",
-        )
-
-
-def _basis(exact: Exactness, x: Array) -> Array:
-    """Exactly integrated functions at points (…, d), (…, k); at a mean, their expectations."""
-    if exact == "none":
-        return np.empty((*x.shape[:-1], 0))
-    constant = np.ones((*x.shape[:-1], 1))
-    return constant if exact == "constant" else np.concatenate([constant, x], axis=-1)
