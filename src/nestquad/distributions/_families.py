@@ -20,7 +20,7 @@ from nestquad.distributions._law import (
     frozen_array,
     parameters,
 )
-from nestquad.errors import InputError, NumericalError, UnsupportedError
+from nestquad.errors import InputError, NumericalError
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -45,8 +45,6 @@ class Uniform(Law):
     >>> law = Uniform([0.0, -1.0], [1.0, 1.0])
     >>> law.from_uniform([[0.5, 0.25]])
     array([[ 0.5, -0.5]])
-    >>> law.mean()
-    array([0.5, 0. ])
     """
 
     low: Array
@@ -68,10 +66,6 @@ class Uniform(Law):
             if not np.isfinite(upper - lower).all():
                 raise InputError("high", "a box wider than the largest float", "a smaller box")
         self._set(low=lower, high=upper)
-
-    def mean(self) -> Array:
-        """Return the centre of the box, (d,) or (T, d)."""
-        return self.low / 2 + self.high / 2
 
     def _from_uniform(self, u: Array) -> Array:
         low, high = self.low[..., None, :], self.high[..., None, :]
@@ -150,10 +144,6 @@ class Normal(Law):
             vars(self).update(sd=None, cov=covariance, chol=factor)
         self._set(loc=loc)
 
-    def mean(self) -> Array:
-        """Return the mean, (d,) or (T, d)."""
-        return self.loc.copy()
-
     def _from_uniform(self, u: Array) -> Array:
         return self._from_normal(ndtri(u))
 
@@ -192,8 +182,6 @@ class LogNormal(Law):
     >>> law = LogNormal(0.0, 0.5)
     >>> law.from_uniform([[0.5]])
     array([[1.]])
-    >>> law.mean().round(6)
-    array([1.133148])
 
     Two correlated assets with volatilities of 20 % and 30 %:
 
@@ -221,10 +209,6 @@ class LogNormal(Law):
         log = Normal(mean, sd, cov, dim)
         vars(self).update(sd=log.sd, cov=log.cov, chol=log.chol, _log=log)
         self._set(loc=log.loc)
-
-    def mean(self) -> Array:
-        """Return exp(loc + sd²/2), (d,) or (T, d)."""
-        return _exp(self.loc + np.square(standard_deviation(self)) / 2)
 
     def _from_uniform(self, u: Array) -> Array:
         return self._from_normal(ndtri(u))
@@ -289,12 +273,6 @@ class MultivariateT(Law):
         center, scale, factor = _covariance_and_factor("loc", loc, "shape", shape, None)
         vars(self).update(shape=scale, chol=factor, df=float(freedom))
         self._set(loc=center)
-
-    def mean(self) -> Array:
-        """Return the mean, (d,) or (T, d); `UnsupportedError` where df ≤ 1."""
-        if self.df <= 1:
-            raise UnsupportedError(f"A Student t law with df={self.df:g} ≤ 1 has no mean.")
-        return self.loc.copy()
 
     def _from_uniform(self, u: Array) -> Array:
         y = np.empty_like(u)
@@ -630,10 +608,6 @@ class Independent(Law):
             base=base,
             has_transport=all(law.has_transport for law in parts),
         )
-
-    def mean(self) -> Array:
-        """Return the means of the parts side by side, (dim,) or (T, dim)."""
-        return _side_by_side([law.mean() for law in self.laws])
 
     def _for_batch(self, batch: int | None, argument: str) -> Law:
         super()._for_batch(batch, argument)
