@@ -113,9 +113,7 @@ def call_g(
     except EvaluationError:
         raise
     except _FAILURES as error:
-        if not retries:
-            raise _locate_failure(g, x, theta, error) from error
-        values = _retry_halves(g, x, theta, retries)
+        values = _retry_halves(g, x, theta, retries, error)
     _check_shape(values, x, theta)
     if values.shape[:2] != shape:
         if problem.noisy:
@@ -316,8 +314,11 @@ def _one(g: _G, x: Array, theta: Array, retries: int) -> Array:
     )
 
 
-def _retry_halves(g: _G, x: Array, theta: Array, retries: int) -> Array:
-    """A block on which g raised, in halves, down to single points that get `retries` tries."""
+def _retry_halves(g: _G, x: Array, theta: Array, retries: int, failure: BaseException) -> Array:
+    """A block on which g raised, in halves, down to single points that get `retries` tries.
+
+    Without retries this finds the point to blame, or that there is none.
+    """
     x = np.broadcast_to(x, (theta.shape[0], *x.shape[1:]))
     shape = x.shape[:2]
     if shape == (1, 1):
@@ -332,10 +333,15 @@ def _retry_halves(g: _G, x: Array, theta: Array, retries: int) -> Array:
             values = _as_real("g", g(*half))
         except EvaluationError:
             raise
-        except _FAILURES:
-            values = _retry_halves(g, *half, retries)
+        except _FAILURES as error:
+            values = _retry_halves(g, *half, retries, error)
         _check_shape(values, *half)
         parts.append(np.broadcast_to(values, half[0].shape[:2] + values.shape[2:]))
+    if not retries:
+        raise EvaluationError(
+            f"g raised {_last(failure)} for x of shape {x.shape} and theta of shape {theta.shape}",
+            advice="It does not fail on either half of this block. " + _INDEX_ADVICE,
+        ) from failure
     return joined(parts, axis)
 
 
@@ -361,8 +367,8 @@ def _retry_points(g: _G, x: Array, theta: Array, values: Array, retries: int) ->
             block = _as_real("g", g(*failed))
         except EvaluationError:
             raise
-        except _FAILURES:
-            block = _retry_halves(g, *failed, retries - attempt - 1)
+        except _FAILURES as error:
+            block = _retry_halves(g, *failed, retries - attempt - 1, error)
         _check_shape(block, *failed)
         block = np.broadcast_to(block, (rows.size, 1, *block.shape[2:]))
         joined([values[:1, :1], block[:1]])
@@ -370,35 +376,11 @@ def _retry_points(g: _G, x: Array, theta: Array, values: Array, retries: int) ->
     return values
 
 
-def _locate_failure(g: _G, x: Array, theta: Array, error: BaseException) -> EvaluationError:
-    """Halve the failing block until one point is left: about log2(T N) more calls of g."""
-    x = np.broadcast_to(x, (theta.shape[0], *x.shape[1:]))
-    last = _last(error)
-    for axis in (0, 1):
-        while x.shape[axis] > 1:
-            failing = next((half for half in _halves(x, theta, axis) if _raises(g, *half)), None)
-            if failing is None:  # fails only on the whole block: no single point to blame
-                return EvaluationError(
-                    f"g raised {last} for x of shape {x.shape} and theta of shape {theta.shape}",
-                    advice="It does not fail on either half of this block. " + _INDEX_ADVICE,
-                )
-            x, theta = failing
-    return EvaluationError(f"g raised {last}", theta=theta[0, 0], x=x[0, 0])
-
-
 def _halves(x: Array, theta: Array, axis: int) -> Iterator[tuple[Array, Array]]:
     """Both halves of a block of x (T, N, d_x) and theta (T, 1, d_θ)."""
     half = x.shape[axis] // 2
     for part in (slice(0, half), slice(half, None)):
         yield (x[part], theta[part]) if axis == 0 else (x[:, part], theta)
-
-
-def _raises(g: _G, x: Array, theta: Array) -> bool:
-    try:
-        g(x, theta)
-    except _FAILURES:
-        return True
-    return False
 
 
 def _last(error: BaseException) -> str:
