@@ -1,15 +1,11 @@
-"""Progress bars in the terminal and in notebooks, with a running estimate.
-
-Written here instead of taken from tqdm, since it has to work with numpy and scipy alone.
-"""
+"""Progress bars of tqdm in the terminal and in notebooks, with a running estimate."""
 
 from __future__ import annotations
 
-import html
-import sys
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, TextIO, TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -28,79 +24,27 @@ _GROUPS = 16
 _RUNNING_SECONDS = 0.5
 
 
-@dataclass
 class Progress:
-    """One line in the terminal: share done, rate, time left, and the estimate so far."""
+    """One bar of tqdm: share done, rate, time left, and the estimate so far."""
 
-    stream: TextIO = field(default_factory=lambda: sys.stderr)
-    interval: float = 0.1
-    unit: str = "evaluations"
-    _started: float = field(default_factory=clock.now)
-    _written: float = 0.0
-    _width: int = 0
+    def __init__(self, unit: str = "evaluations") -> None:
+        self._unit = unit
+        self._bar: Any = None
 
     def __call__(self, done: int, total: int, message: str) -> None:
-        now = clock.now()
-        if now - self._written < self.interval and done < total:
-            return
-        self._written = now
-        self.show(done, total, described(done, total, now - self._started, self.unit), message)
-
-    def show(self, done: int, total: int, text: str, message: str) -> None:
-        share = min(done / total, 1.0) if total else 1.0
-        bar = "█" * round(20 * share) + "·" * (20 - round(20 * share))
-        self._write(f"{bar} {text} {message}")
+        if self._bar is None:
+            with warnings.catch_warnings():  # a notebook without widgets gets a line of text
+                warnings.simplefilter("ignore")
+                from tqdm.auto import tqdm
+            self._bar = tqdm(leave=False, unit=f" {self._unit}", dynamic_ncols=True)
+        self._bar.total = total
+        self._bar.set_postfix_str(message, refresh=False)
+        self._bar.update(done - self._bar.n)
 
     def close(self) -> None:
         """Clear the line before the answer is printed."""
-        self._write("")
-        self.stream.write("\r")
-        self.stream.flush()
-
-    def _write(self, line: str) -> None:
-        self.stream.write("\r" + line.ljust(self._width))
-        self.stream.flush()
-        self._width = len(line)
-
-
-@dataclass
-class NotebookProgress(Progress):
-    """Progress as an element of a notebook, removed at the end."""
-
-    interval: float = 0.25
-    display: Any = None
-
-    def show(self, done: int, total: int, text: str, message: str) -> None:
-        from IPython.display import HTML, display
-
-        content = HTML(
-            f"<progress value='{min(done, total)}' max='{max(total, 1)}' style='width:16em'>"
-            "</progress> "
-            f"<code>{html.escape(f'{text} {message}')}</code>"
-        )
-        if self.display is None:
-            self.display = display(content, display_id=True)
-        else:
-            self.display.update(content)
-
-    def close(self) -> None:
-        from IPython.display import HTML
-
-        if self.display is not None:
-            self.display.update(HTML(""))
-
-
-def described(done: int, total: int, seconds: float, unit: str = "evaluations") -> str:
-    """How much is done, rate and time left.
-
-    Examples
-    --------
-    >>> described(1_000, 61_000, 2.0)
-    '1,000/61,000 evaluations, 500/s, 2 min left'
-    """
-    rate = done / seconds if seconds > 0 else 0.0
-    left = f", {duration((total - done) / rate)} left" if rate and done < total else ""
-    return f"{done:,}/{total:,} {unit}, {rate:,.0f}/s{left}"
+        if self._bar is not None:
+            self._bar.close()
 
 
 def duration(seconds: float) -> str:
@@ -144,13 +88,7 @@ def as_progress(
     choice("progress", progress, (True, False, None))
     if not progress:
         return lambda done, total, message: None
-    return NotebookProgress(unit=unit) if _in_notebook() else Progress(unit=unit)
-
-
-def _in_notebook() -> bool:
-    module = sys.modules.get("IPython")  # not imported: then this is no notebook
-    shell = None if module is None else module.get_ipython()
-    return hasattr(shell, "kernel")  # Jupyter, VS Code and Colab have different shells
+    return Progress(unit)
 
 
 @dataclass

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy import integrate, stats
+from scipy import stats
 from scipy.special import ndtr, ndtri
 
 from nestquad.distributions import (
@@ -19,7 +19,7 @@ from nestquad.distributions import (
     _families,
     as_law,
 )
-from nestquad.errors import InputError, NumericalError, UnsupportedError
+from nestquad.errors import InputError, NumericalError
 
 # So many tests of samples need a small level; 4000 draws keep them sharp.
 FALSE_ALARM = 1e-6

@@ -17,7 +17,7 @@ from nestquad.distributions import (
     Uniform,
     as_law,
 )
-from nestquad.errors import InputError, UnsupportedError
+from nestquad.errors import InputError
 
 # So many tests of samples need a small level; 4000 draws keep them sharp.
 FALSE_ALARM = 1e-6

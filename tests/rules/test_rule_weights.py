@@ -75,9 +75,7 @@ def test_weights_solve_the_constrained_least_squares_problem(name, exact):
     expected = bordered_solve(gram, mean, functions(exact, nodes), moments(exact))
     assert rule.ridge <= 1.1e-12 * np.mean(np.diagonal(gram))
     np.testing.assert_allclose(rule.weights, expected, rtol=0, atol=1e-8)
-    np.testing.assert_allclose(
-        functions(exact, nodes).T @ rule.weights, moments(exact), atol=1e-11
-    )
+    np.testing.assert_allclose(functions(exact, nodes).T @ rule.weights, moments(exact), atol=1e-11)
 
 
 def test_unconstrained_weights_do_not_sum_to_one():
