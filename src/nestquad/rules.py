@@ -449,9 +449,9 @@ def prefix_rules(
         raise unknown_name("exact", exact, get_args(Exactness))
     n, dim = nodes.shape[1:]
     regularization = Jitter() if regularization is None else regularization
-    if isinstance(kernel, Matern) and kernel.nu == 0.5 and dim == 1:
-        if isinstance(regularization, Jitter):
-            return line_rules(kernel, law, nodes, sizes, exact)
+    free = isinstance(regularization, Jitter)  # a ridge would destroy the structure
+    if free and isinstance(kernel, Matern) and kernel.nu == 0.5 and dim == 1:
+        return line_rules(kernel, law, nodes, sizes, exact)
     if n > limits.DENSE_NODES:
         raise InputError(
             "nodes",
