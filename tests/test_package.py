@@ -14,7 +14,7 @@ import pytest
 
 import nestquad as nq
 
-HEAVY = ("threadpoolctl", "tqdm", "matplotlib", "pandas", "scipy.stats", "torch", "IPython", "pytest")
+HEAVY = ("threadpoolctl", "tqdm", "matplotlib", "pandas", "scipy.stats", "torch", "IPython")
 
 
 def test_import_needs_numpy_and_scipy_only():
