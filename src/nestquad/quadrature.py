@@ -84,7 +84,7 @@ class KernelQuadrature:
     regularization
         `Jitter`, `Schedule` or λ.
     exact
-        ``"constant"``: constants are integrated exactly; ``"none"``: nothing is.
+        ``"constant"``: constants are integrated exactly; ``"none"``: not even these.
     standardize
         Subtract the mean of the values before weighting and add it afterwards, as the paper does;
         this too makes constants exact, by equal instead of optimal corrections.

@@ -278,7 +278,7 @@ def _point_by_point(g: _G, x: Array, theta: Array, retries: int) -> Array:
     values: list[Array] = []
     for t, own in enumerate(theta[:, 0]):
         for point in x[t % x.shape[0]]:
-            value = _one(g, point, own, retries)
+            value = _evaluate_point(g, point, own, retries)
             if value.ndim > 1 or not value.size or (values and value.shape != values[0].shape):
                 usual = "a number or a vector" if not values else f"shape {values[0].shape}"
                 raise EvaluationError(
@@ -291,7 +291,7 @@ def _point_by_point(g: _G, x: Array, theta: Array, retries: int) -> Array:
     return np.array(values).reshape(theta.shape[0], x.shape[1], *values[0].shape)
 
 
-def _one(g: _G, x: Array, theta: Array, retries: int) -> Array:
+def _evaluate_point(g: _G, x: Array, theta: Array, retries: int) -> Array:
     """g at one point, repeated until the value is finite, up to `retries` times."""
     for attempt in range(retries + 1):
         try:
@@ -323,7 +323,7 @@ def _retry_halves(g: _G, x: Array, theta: Array, retries: int, failure: BaseExce
     shape = x.shape[:2]
     if shape == (1, 1):
         block: _G = lambda a, b: g(a[None, None], b[None, None])  # noqa: E731
-        value = _one(block, x[0, 0], theta[0, 0], retries)
+        value = _evaluate_point(block, x[0, 0], theta[0, 0], retries)
         _check_shape(value, x, theta)
         return value
     axis = int(np.argmax(shape))

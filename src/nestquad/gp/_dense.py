@@ -11,7 +11,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import CubicSpline
 from scipy.linalg import lapack, solve_triangular
 
 from nestquad._typing import Array
@@ -481,6 +480,8 @@ class GP:
                 block = slice(start, start + _ROWS)
                 sums[block] = self._cross(z[block]) @ alpha
             return sums
+        from scipy.interpolate import CubicSpline  # a tenth of a second to import
+
         p = self.parameters
         total = np.zeros((len(z), alpha.shape[1]))
         for j in range(z.shape[1]):
