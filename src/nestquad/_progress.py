@@ -19,10 +19,6 @@ from nestquad.result import summary
 
 ProgressLike: TypeAlias = bool | Callable[[int, int, str], None]
 
-# Groups of θ behind the running estimate, and seconds between two of them.
-_GROUPS = 16
-_RUNNING_SECONDS = 0.5
-
 
 class Progress:
     """One bar of tqdm: share done, rate, time left, and the estimate so far."""
@@ -95,12 +91,15 @@ def as_progress(
 class Running:
     """Rough estimate before the first answer.
 
-    The mean of f(J) over the θ that are complete, with an error from groups of them. It serves
-    the display alone: the answer has other weights, and an error bar that includes the inner bias.
+    The mean of f(J) over the θ that are complete, with an error from `groups` of them, updated every
+    `seconds`. It serves the display alone: the answer has other weights, and an error bar that
+    includes the inner bias.
     """
 
     problem: NestedExpectation
     message: str = ""
+    groups: int = 16
+    seconds: float = 0.5
     _next: float = 0.0
 
     def __call__(self, grid: Grid, rows: list[Array]) -> None:
@@ -108,22 +107,22 @@ class Running:
         if now < self._next or grid.outer_scale != 1.0 or grid.joint:
             return
         n = sum(map(len, rows))
-        if n < 2 * _GROUPS:
+        if n < 2 * self.groups:
             return
         self.message = self._summary(np.concatenate([block[:, 0] for block in rows]))
         # However many rows there are, looking at them takes a small part of the time.
-        self._next = now + max(_RUNNING_SECONDS, 50.0 * (clock.now() - now))
+        self._next = now + max(self.seconds, 50.0 * (clock.now() - now))
 
     def _summary(self, j: Array) -> str:
         try:
             with np.errstate(all="ignore"):
                 f = self.problem.apply_f(j)
-                groups = np.array([part.mean(axis=0) for part in np.array_split(f, _GROUPS)])
+                groups = np.array([part.mean(axis=0) for part in np.array_split(f, self.groups)])
                 value = self.problem.finish(f.mean(axis=0))
                 # The groups one by one in place of the mean: how much each may change it.
-                shifts = f.mean(axis=0) + (groups - groups.mean(axis=0)) / np.sqrt(_GROUPS)
+                shifts = f.mean(axis=0) + (groups - groups.mean(axis=0)) / np.sqrt(self.groups)
                 spread = np.array([self.problem.finish(shift) for shift in shifts]) - value
-                error = np.sqrt((spread**2).sum(axis=0) / (_GROUPS - 1))
+                error = np.sqrt((spread**2).sum(axis=0) / (self.groups - 1))
                 return f"≈ {summary(value, error)}" if np.isfinite(error).all() else ""
         except Exception:  # f has not been seen by anyone yet; it is reported where it counts
             return ""

@@ -197,7 +197,6 @@ def takes(problem: NestedExpectation, j: Array) -> bool:
 
 _METHODS = ("nmc", "nqmc", "nkq", "mlmc", "mlkq")
 _REGIMES = ("smooth", "lipschitz")
-_MIN_OUTER = 2  # one θ shows no spread over θ
 _MIN_RELATIVE_ERROR = 1e-15  # below that float64 has no digits left
 
 
@@ -386,7 +385,7 @@ def _single(
     return Allocation(
         method,
         float(delta),
-        n_outer=max(_whole(n_outer), _MIN_OUTER),
+        n_outer=max(_whole(n_outer), 2),
         n_inner=max(_whole(n_inner), 1),
         levels=(),
         exponent=exponent,
@@ -400,7 +399,7 @@ def _multilevel(
     for n_inner, n_outer in sizes:
         # A level with no more inner points than the last corrects no bias.
         fewest = levels[-1].n_inner + 1 if levels else 1
-        levels.append(Level(max(_whole(n_inner), fewest), max(_whole(n_outer), _MIN_OUTER)))
+        levels.append(Level(max(_whole(n_inner), fewest), max(_whole(n_outer), 2)))
     return Allocation(method, float(delta), None, None, tuple(levels), exponent)
 
 

@@ -39,6 +39,31 @@ from nestquad.kernels import (
 
 
 @dataclass(frozen=True)
+class PanelSettings:
+    """Gauss–Legendre panels of the embedding under two correlated normals, exact to about 1e-12.
+
+    Attributes
+    ----------
+    nodes
+        Nodes of a panel.
+    far
+        Standard deviations to the ends of the line: the mass beyond is 2e-19.
+    decays
+        Ends of panels around a kink, in units of the kernel's decay.
+    spreads
+        The same in units of the law's spread.
+    """
+
+    nodes: int = 24
+    far: float = 9.0
+    decays: tuple[float, ...] = (0.0, 1.0, 4.0, 12.0, 40.0)
+    spreads: tuple[float, ...] = (1.0, 3.0, 6.0)
+
+
+_PANELS = PanelSettings()
+
+
+@dataclass(frozen=True)
 class ClosedForm:
     """The two integrals of a kernel of one coordinate under a law of one coordinate.
 
@@ -312,13 +337,6 @@ def _matern_normal_double(kernel: Matern, law: Normal) -> Array:
 register(Matern, Normal, ClosedForm(_matern_normal_mean, _matern_normal_double))
 
 
-_PANEL_NODES = 24  # of a panel
-_FAR = 9.0  # standard deviations: the mass beyond is 2e-19
-# Ends of panels around a kink, in units of the kernel's decay and of the law's spread.
-_DECAYS = (0.0, 1.0, 4.0, 12.0, 40.0)
-_SPREADS = (1.0, 3.0, 6.0)
-
-
 def pair_embedding(kernel: Matern, law: Normal, x: Array | None) -> Array:
     """∫ k(x, t) dP(t) at nodes x (N, 2); at x = None the double integral, ().
 
@@ -342,12 +360,14 @@ def pair_embedding(kernel: Matern, law: Normal, x: Array | None) -> Array:
     # The integrand has a kink at x_1, and bends where the mean of t_2 given t_1 passes x_2.
     bend = m1 + (x[:, 1] - m2) / slope
     across = (decays[1] / abs(slope), rest / abs(slope))
-    ends = [np.full(len(x), m1 + k * s1) for k in np.linspace(-_FAR, _FAR, 13)]
-    ends += [x[:, 0] + sign * k * decays[0] for k in _DECAYS for sign in (-1, 1)]
-    ends += [bend + sign * k * across[0] for k in _DECAYS for sign in (-1, 1)]
-    ends += [bend + sign * k * across[1] for k in _SPREADS for sign in (-1, 1)]
-    edges = np.sort(np.clip(np.stack(ends, axis=1), m1 - _FAR * s1, m1 + _FAR * s1), axis=1)
-    node, weight = roots_legendre(_PANEL_NODES)
+    ends = [np.full(len(x), m1 + k * s1) for k in np.linspace(-_PANELS.far, _PANELS.far, 13)]
+    ends += [x[:, 0] + sign * k * decays[0] for k in _PANELS.decays for sign in (-1, 1)]
+    ends += [bend + sign * k * across[0] for k in _PANELS.decays for sign in (-1, 1)]
+    ends += [bend + sign * k * across[1] for k in _PANELS.spreads for sign in (-1, 1)]
+    edges = np.sort(
+        np.clip(np.stack(ends, axis=1), m1 - _PANELS.far * s1, m1 + _PANELS.far * s1), axis=1
+    )
+    node, weight = roots_legendre(_PANELS.nodes)
     middle, half = (edges[:, 1:] + edges[:, :-1]) / 2, np.diff(edges, axis=1) / 2
     t = (middle[..., None] + half[..., None] * node).reshape(len(x), -1)  # (N, nodes)
     w = (half[..., None] * weight).reshape(len(x), -1)

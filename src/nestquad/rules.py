@@ -132,10 +132,6 @@ def equal_weights(nodes: Array) -> Rule:
     return Rule(nodes, np.full(n, 1.0 / n))
 
 
-# Nodes of a group that choose λ_0: optima are flat, and the cost is N³.
-_MOST_NODES = 256
-
-
 @dataclass(frozen=True)
 class Jitter:
     """The smallest ridge that keeps Σ|w| below a limit.
@@ -257,12 +253,13 @@ def best_lambda0(
     kernel: Kernel,
     groups: Sequence[tuple[Array, Array]],
     grid: tuple[float, ...],
+    most_nodes: int = 256,
 ) -> float:
     """The λ_0 of the grid with the smallest leave-one-out error of kernel ridge regression.
 
     The paper searches a grid but does not say by which criterion; leave-one-out error needs
-    no truth. Groups are as in :func:`fit_lengthscale`; values are standardised column by
-    column, as in the paper.
+    no truth. Groups are as in :func:`fit_lengthscale`, and the first `most_nodes` of each count:
+    optima are flat, and the cost is N³. Values are standardized column by column, as in the paper.
 
     Cost
     ----
@@ -272,7 +269,7 @@ def best_lambda0(
         return grid[0]
     errors = [
         sum(
-            _leave_one_out(kernel, nodes[:_MOST_NODES], values[:_MOST_NODES], lambda0)
+            _leave_one_out(kernel, nodes[:most_nodes], values[:most_nodes], lambda0)
             for nodes, values in groups
         )
         for lambda0 in grid
@@ -370,9 +367,6 @@ def _line_rule(
     given[order] = weights
     # Without a ridge the constrained minimum of the worst-case error is the posterior variance.
     return Rule(nodes, given, 0.0, float("nan"), float(np.sqrt(variance)), float(variance))
-
-
-_BLOCK = 128
 
 
 def kernel_rule(
@@ -508,12 +502,12 @@ def _upper_gram(kernel: Kernel, nodes: Array) -> Array:
     That is all that a Cholesky factorisation reads, and evaluating the kernel is half its cost.
     """
     count, n, _ = nodes.shape
-    if n <= _BLOCK:
+    if n <= limits.GRAM_ROWS:
         return kernel(nodes, nodes)
     out = np.zeros((count, n, n))
-    for start in range(0, n, _BLOCK):
-        out[:, start : start + _BLOCK, start:] = kernel(
-            nodes[:, start : start + _BLOCK], nodes[:, start:]
+    for start in range(0, n, limits.GRAM_ROWS):
+        out[:, start : start + limits.GRAM_ROWS, start:] = kernel(
+            nodes[:, start : start + limits.GRAM_ROWS], nodes[:, start:]
         )
     return out
 

@@ -21,16 +21,36 @@ from nestquad.botorch._weights import KERNELS, normal_rule
 from nestquad.errors import InputError, NumericalError, UnsupportedError, unknown_name
 from nestquad.kernels import Kernel
 
-LookaheadRule = Literal["kq", "qmc", "nmc", "mlmc"]
 
-# Antithetic differences have a variance of order N^-1.5 at a cost of order N: the optimal number of
-# fantasies of a level is then in proportion to N^-1.25.
-_FEWER = 2.0**-1.25
-_MOST_LEVELS = 6
-_BLOCK = 10_000_000  # numbers at a time where all candidates meet all fantasies
-# Relative to the largest variance of a batch. Points that coincide, or lie on data, make
-# covariances singular: then a value is known, and a deviation of 1e-5 stands for zero.
-_JITTERS = (1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
+@dataclass(frozen=True)
+class LookaheadSettings:
+    """Numbers of the two-step look-ahead.
+
+    Attributes
+    ----------
+    fewer
+        Fantasies of a level over those of the last. Antithetic differences have a variance of order
+        N^-1.5 at a cost of order N, so that N^-1.25 is optimal (Giles 2015).
+    most_levels
+        Levels of rule ``"mlmc"``, as in the paper.
+    block
+        Numbers at a time where all candidates meet all fantasies: 80 MB.
+    jitters
+        Ridges to try, relative to the largest variance of a batch. Points that coincide, or lie on
+        data, make covariances singular: then a value is known, and a deviation of 1e-5 stands for
+        zero.
+    """
+
+    fewer: float = 2.0**-1.25
+    most_levels: int = 6
+    block: int = 10_000_000
+    jitters: tuple[float, ...] = (1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
+
+
+_SETTINGS = LookaheadSettings()
+
+
+LookaheadRule = Literal["kq", "qmc", "nmc", "mlmc"]
 
 
 @dataclass(frozen=True)
@@ -65,9 +85,9 @@ def level_sizes(rule: LookaheadRule, outer: int, inner: int | None) -> list[tupl
     if rule != "mlmc" or inner is None:
         return [(outer, inner)]
     sizes = [inner]
-    while sizes[0] % 2 == 0 and sizes[0] > 2 and len(sizes) < _MOST_LEVELS:
+    while sizes[0] % 2 == 0 and sizes[0] > 2 and len(sizes) < _SETTINGS.most_levels:
         sizes.insert(0, sizes[0] // 2)
-    return [(max(round(outer * _FEWER**k), 2), size) for k, size in enumerate(sizes)]
+    return [(max(round(outer * _SETTINGS.fewer**k), 2), size) for k, size in enumerate(sizes)]
 
 
 @lru_cache(maxsize=32)
@@ -134,7 +154,7 @@ class Stages:
         if inner is not None:
             size = inner.points.shape[-2]
             inner = Nodes(inner.points.unsqueeze(-3), inner.weights.unsqueeze(-2))
-        step = max(_BLOCK // (count * size * q), 1)
+        step = max(_SETTINGS.block // (count * size * q), 1)
         chosen = []
         for batch in now.reshape(-1, q, d):
             mean, covariance = self._law(torch.cat([batch, candidates.reshape(-1, d)]))
@@ -184,7 +204,7 @@ def _root(covariance: Tensor) -> Tensor:
     """Cholesky factors, with the smallest sufficient jitter."""
     scale = covariance.detach().diagonal(dim1=-2, dim2=-1).amax().clamp_min(1e-300)
     eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
-    for jitter in _JITTERS:
+    for jitter in _SETTINGS.jitters:
         root, failed = torch.linalg.cholesky_ex(covariance + jitter * scale * eye)
         if not failed.any():
             return root

@@ -28,7 +28,34 @@ from nestquad.evaluate._design import Grid, Span, grid_points
 from nestquad.points import Given, Sequence, Stream
 from nestquad.problem import NestedExpectation
 
-_LAW_NUMBERS = 64  # coordinates of reference points that are compared
+
+@dataclass(frozen=True)
+class StoreSettings:
+    """Numbers of the comparison of g with the values in a store.
+
+    Attributes
+    ----------
+    checked
+        Points at which g is evaluated again: a change at a third of all points escapes one time in
+        26 (2/3 to the 8th).
+    checked_more
+        The same where another set of points begins.
+    rounding
+        Relative difference that is rounding: single precision, a hundred operations.
+    level
+        Two-sided level of the paired test of a noisy g, of which a user may see many.
+    law_numbers
+        Coordinates of reference points by which laws are compared.
+    """
+
+    checked: int = 8
+    checked_more: int = 2
+    rounding: float = 1e-5
+    level: float = 1e-5
+    law_numbers: int = 64
+
+
+_SETTINGS = StoreSettings()
 
 
 def fingerprint(problem: NestedExpectation) -> dict[str, Any]:
@@ -77,7 +104,7 @@ def _reference_points(law: Law, n: int) -> Array:
 
 
 def _leading_numbers(values: Array) -> list[float]:
-    return [float(v) for v in values.ravel()[:_LAW_NUMBERS]]
+    return [float(v) for v in values.ravel()[: _SETTINGS.law_numbers]]
 
 
 def _short(values: Array) -> str:
@@ -88,13 +115,6 @@ _FORMAT, _VERSION = "nestquad store", 1
 _MANIFEST, _POINTS = "manifest.json", "points.json"
 _NAME = re.compile(r"(\d{1,15})-(\d{1,15})x(\d{1,15})-(\d{1,15})\.([0-9a-f]{16})\.npy")
 _OTHER_FOLDER = "Use another folder, or delete this one."
-# Points at which g is evaluated again: enough that a change at a third of all points escapes one
-# time in 26 (2/3 to the 8th), and a few more where another set of points begins.
-_CHECKED, _CHECKED_MORE = 8, 2
-# Relative difference that is rounding: single precision, a hundred operations.
-_ROUNDING = 1e-5
-# Two-sided level of the paired test of a noisy g, of which a user may see many.
-_LEVEL = 1e-5
 
 
 @dataclass
@@ -186,7 +206,7 @@ class Store:
         if not self.check or table.checked:
             return {}
         table.checked = True
-        return table.spread(_CHECKED_MORE if self._changes else _CHECKED)
+        return table.spread(_SETTINGS.checked_more if self._changes else _SETTINGS.checked)
 
     def compare(self, grid: Grid, point: Span, stored: Array, again: Array) -> None:
         """Refuse a g whose value at a stored point is another one now."""
@@ -196,7 +216,7 @@ class Store:
                 self._compare_means()
                 return
             size = np.maximum(np.maximum(np.abs(again), np.abs(stored)), self.table(grid).typical)
-            if (np.abs(again - stored) <= _ROUNDING * size).all():
+            if (np.abs(again - stored) <= _SETTINGS.rounding * size).all():
                 return
         theta, points = grid_points(self.problem, grid, point)
         raise InputError(
@@ -215,7 +235,7 @@ class Store:
         if n < 4 or not changes.any():
             return
         mean, sd = changes.mean(axis=0), changes.std(axis=0, ddof=1)
-        if (np.abs(mean) * np.sqrt(n) > stdtrit(n - 1, 1 - _LEVEL / 2) * sd).any():
+        if (np.abs(mean) * np.sqrt(n) > stdtrit(n - 1, 1 - _SETTINGS.level / 2) * sd).any():
             raise InputError(
                 "problem",
                 f"another g: at {n} stored points it is now {mean.tolist()} larger on average, "

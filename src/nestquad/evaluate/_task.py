@@ -30,10 +30,6 @@ from nestquad.evaluate._design import (
 )
 from nestquad.problem import NestedExpectation
 
-# Rows for which independent points are made together. A chunk that ends within such a group makes
-# points that the next one makes again.
-_GROUP = 16
-
 
 def chunks(
     span: Span,
@@ -78,7 +74,7 @@ def row_end(t0: int, rows: int, end: int) -> int:
     """
     if end - t0 <= rows + rows // 4:
         return end
-    aligned = (t0 + rows) // _GROUP * _GROUP
+    aligned = (t0 + rows) // limits.ROW_GROUP * limits.ROW_GROUP
     return aligned if 2 * (aligned - t0) > rows else t0 + rows
 
 
@@ -126,12 +122,6 @@ def keep_freed_memory() -> None:
     np.empty(limits.KEPT_MEMORY, dtype=np.int8)
 
 
-# A step up or down is at most this factor: the first calls of a function are often slow, and the
-# fixed cost of a call shows only in larger ones. From very short chunks a step may be
-# larger, as long as it leads to no more than this part of the target.
-_STEP, _PART = 8.0, 0.25
-
-
 def task_seconds(workers: int) -> tuple[float, float]:
     """Target and least duration of a task, for a number of workers."""
     target = max(limits.TASK_SECONDS, limits.TASK_SECONDS_BY_WORKER * workers)
@@ -146,6 +136,10 @@ class Pace:
     last, lose much when a process dies, and react late to Ctrl-C. The cost of g is unknown
     before it has run, so the size starts small. It has no influence on the answer.
 
+    The size changes by at most a factor of `step`: first calls are often slow, and the fixed cost
+    of a call shows only in larger ones. From very short chunks it may grow more, to no more than
+    `part` of the target.
+
     Examples
     --------
     >>> pace = Pace(points=16, most=65_536, seconds=0.25)
@@ -158,6 +152,8 @@ class Pace:
     most: int
     seconds: float
     per_point: float = 0.0
+    step: float = 8.0
+    part: float = 0.25
     _last: tuple[int, float] = (1 << 62, 0.0)
     _recent: tuple[float, ...] = ()
 
@@ -174,12 +170,12 @@ class Pace:
         if 2 * size < self.points and seconds < self.seconds:
             return  # the end of a row tells no time of larger chunks
         ratio = self.seconds / max(seconds, 1e-9)
-        factor = min(max(ratio, 1.0 / _STEP), max(_STEP, _PART * ratio))
+        factor = min(max(ratio, 1.0 / self.step), max(self.step, self.part * ratio))
         if size == 1 and ratio > 1.0:
-            factor = max(factor, _STEP)
+            factor = max(factor, self.step)
         elif size >= 4 * last[0] and seconds < 2.0 * last[1] and ratio > 0.5:
             # The time is the fixed cost of a call; more points are nearly free.
-            factor = max(factor, 4.0 * _STEP)
+            factor = max(factor, 4.0 * self.step)
         self.points = min(max(int(size * factor), 1), self.most)
 
 

@@ -13,10 +13,34 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.clock import tick
 from nestquad.errors import NumericalError
 from nestquad.gp._optimizer import FAILED, maximum_likelihood
+
+
+@dataclass(frozen=True)
+class DenseSettings:
+    """Numbers of fits and predictions of dense Gaussian processes.
+
+    Attributes
+    ----------
+    tuning_points
+        Points that choose hyperparameters: optima are flat, and likelihoods cost T³.
+    most_steps
+        Steps of L-BFGS-B.
+    line
+        Nodes of the splines of an additive process: nine digits.
+    """
+
+    tuning_points: int = 80
+    most_steps: int = 30
+    line: int = 512
+
+
+_SETTINGS = DenseSettings()
+
 
 # Degrees worth telling apart, by dimension: each has a third to a half more functions.
 _DEGREES = {1: (0, 1, 2, 3, 4, 6, 8, 11, 15, 20), 2: (0, 1, 2, 3, 4, 6), 3: (0, 1, 2, 3)}
@@ -77,8 +101,6 @@ def trends(dim: int, n_points: int) -> list[PolynomialTrend]:
 Shape = Literal["gaussian", "matern52"]
 
 _ROOT5 = np.sqrt(5.0)
-# Numbers that are worked on together: they stay in a cache.
-_BLOCK = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -99,7 +121,7 @@ class Correlation:
             squared = (a**2).sum(1)[:, None] + (b**2).sum(1)[None] - 2.0 * a @ b.T
             return np.asarray(np.exp(-0.5 * np.maximum(squared, 0.0)))
         out = np.empty((len(a), len(b)))
-        rows = max(1, _BLOCK // len(b))
+        rows = max(1, limits.CACHE_NUMBERS // 4 // len(b))
         r, factor, exponent = np.empty((3, min(rows, len(a)), len(b)))
         for start in range(0, len(a), rows):
             part = out[start : start + rows]
@@ -146,7 +168,10 @@ class Correlation:
         """
         r = apart / lengthscale[:, None]
         if self.additive:
-            values, step = np.zeros(r.shape[1]), max(1, _BLOCK // max(r.shape[1], 1))
+            values, step = (
+                np.zeros(r.shape[1]),
+                max(1, limits.CACHE_NUMBERS // 4 // max(r.shape[1], 1)),
+            )
             for rows in (r[i : i + step] for i in range(0, len(r), step)):
                 tick()
                 factor, rows[:] = self._factor_and_slope(rows)
@@ -185,12 +210,6 @@ class Correlation:
 
 # Smallest diagonal relative to the signal: below it Cholesky factors lose their meaning.
 FLOOR = 1e-13
-# Points that choose hyperparameters: optima are flat, and likelihoods cost T³.
-_TUNING_POINTS = 80
-_MOST_STEPS = 30
-# Points that are predicted together, so that their covariances stay in a cache, and points of the
-# line that a spline goes through.
-_ROWS, _LINE = 512, 512
 
 
 @dataclass(frozen=True)
@@ -311,7 +330,11 @@ def _most_likely(
     if start is not None:
         starts.append(start.vector())
     best = maximum_likelihood(
-        likelihood, starts, np.array(bounds), n_values=likelihood.y.size, most_steps=_MOST_STEPS
+        likelihood,
+        starts,
+        np.array(bounds),
+        n_values=likelihood.y.size,
+        most_steps=_SETTINGS.most_steps,
     )
     return None if best is None else Hyperparameters.from_vector(best[0])
 
@@ -422,12 +445,12 @@ class GP:
         lower, half, small = self._factor
         _, spread = self._scale
         out = np.empty(z.shape[0])
-        for start in range(0, z.shape[0], _ROWS):
-            block = z[start : start + _ROWS]
+        for start in range(0, z.shape[0], limits.PREDICTED_ROWS):
+            block = z[start : start + limits.PREDICTED_ROWS]
             white = solve_triangular(lower, self._cross(block).T, lower=True)
             extra = solve_triangular(small, self._trend(block).T - half.T @ white, lower=True)
             variance = self.parameters.signal - (white**2).sum(0) + (extra**2).sum(0)
-            out[start : start + _ROWS] = spread * np.sqrt(np.maximum(variance, 0.0))
+            out[start : start + limits.PREDICTED_ROWS] = spread * np.sqrt(np.maximum(variance, 0.0))
         return out
 
     @cached_property
@@ -474,10 +497,10 @@ class GP:
         An additive one is a sum of functions of one coordinate. At many points a spline through
         values on a line gives them to nine digits.
         """
-        if not self.correlation.additive or len(z) < 2 * _LINE:
+        if not self.correlation.additive or len(z) < 2 * _SETTINGS.line:
             sums = np.empty((len(z), alpha.shape[1]))
-            for start in range(0, len(z), _ROWS):
-                block = slice(start, start + _ROWS)
+            for start in range(0, len(z), limits.PREDICTED_ROWS):
+                block = slice(start, start + limits.PREDICTED_ROWS)
                 sums[block] = self._cross(z[block]) @ alpha
             return sums
         from scipy.interpolate import CubicSpline  # a tenth of a second to import
@@ -485,7 +508,7 @@ class GP:
         p = self.parameters
         total = np.zeros((len(z), alpha.shape[1]))
         for j in range(z.shape[1]):
-            line = np.linspace(z[:, j].min(), z[:, j].max(), _LINE)
+            line = np.linspace(z[:, j].min(), z[:, j].max(), _SETTINGS.line)
             factor = self.correlation(line[:, None], self.z[:, j : j + 1], p.lengthscale[j : j + 1])
             total += CubicSpline(line, factor @ alpha)(z[:, j])
         return np.asarray(p.signal / z.shape[1] * total)
@@ -527,7 +550,7 @@ def fit_gp(
     log_guess: float | None = float(np.log(max(noise_guess / spread**2, 1e-20)))
     if noise_variance is not None:
         shape, log_guess = noise_variance / spread**2, None
-    few = slice(0, max(_TUNING_POINTS, 2 * trend.size(dim)))
+    few = slice(0, max(_SETTINGS.tuning_points, 2 * trend.size(dim)))
     likelihood = RestrictedLikelihood(
         correlation,
         z[few],

@@ -12,6 +12,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from nestquad import limits
 from nestquad._checks import choice, generator
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError
@@ -202,8 +203,6 @@ class Sequence(ABC):
 # Replaces a zero. Random doubles are multiples of 2**-53, so this is the middle of the first cell.
 SMALLEST = 2.0**-54
 
-_CACHED = 1 << 15  # numbers that stay in the fast cache between two passes over them
-
 
 def set_shifts(stream: Stream, dim: int, sets: tuple[int, int]) -> Array:
     """One uniform in [0, 1) for each set (a ≤ s < b) and coordinate, (b - a, dim)."""
@@ -215,7 +214,7 @@ def set_shifts(stream: Stream, dim: int, sets: tuple[int, int]) -> Array:
 
 def blocks(n_sets: int, numbers_per_set: int) -> list[slice]:
     """Cut sets into slices small enough for the cache, where several passes follow."""
-    step = max(1, _CACHED // max(1, numbers_per_set))
+    step = max(1, limits.CACHE_NUMBERS // max(1, numbers_per_set))
     return [slice(i, min(i + step, n_sets)) for i in range(0, n_sets, step)]
 
 
