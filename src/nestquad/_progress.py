@@ -91,9 +91,9 @@ def as_progress(
 class Running:
     """Rough estimate before the first answer.
 
-    The mean of f(J) over the θ that are complete, with an error from `groups` of them, updated every
-    `seconds`. It serves the display alone: the answer has other weights, and an error bar that
-    includes the inner bias.
+    The mean of f(J) over the θ that are complete, with an error from `groups` of them, updated
+    every `seconds`. It serves the display alone: the answer has other weights, and an error bar
+    that includes the inner bias.
     """
 
     problem: NestedExpectation
