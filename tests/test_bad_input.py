@@ -400,7 +400,7 @@ WRONG_CALLS = {
         "at least 2",
     ),
     "unknown points": (lambda: nq.NKQ(outer_points="sobel"), "sobel", "Did you mean 'sobol'"),
-    "unknown sharing": (lambda: nq.NKQ(sharing="some"), "sharing", "some", "pool"),
+    "unknown sharing": (lambda: nq.NKQ(sharing="some"), "sharing", "some", "shared"),
     "empty pool": (lambda: nq.NKQ(sharing=0), "sharing", "at least 1"),
     "unknown space": (lambda: nq.KernelQuadrature(space="unifrom"), "space", "unifrom"),
     "unknown lengthscale": (lambda: nq.KernelQuadrature(lengthscale="mean"), "lengthscale"),

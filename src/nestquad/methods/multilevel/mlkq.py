@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nestquad import limits
+from nestquad._checks import whole
 from nestquad._typing import Array
 from nestquad.accuracy import Allocation, allocate, size_of
 from nestquad.errors import InputError
@@ -232,9 +233,7 @@ class MLKQ(Method[Assembled]):
     shared: bool = True
 
     def __post_init__(self) -> None:
-        size = self.n_coarsest
-        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 2:
-            raise InputError("n_coarsest", repr(size), "an integer of at least 2")
+        whole("n_coarsest", self.n_coarsest, "an integer of at least 2", least=2, below=np.inf)
         as_sequence(self.outer_points)
         as_sequence(self.inner_points)
         if self.shared is True and getattr(self.inner, "space", None) == "native":
