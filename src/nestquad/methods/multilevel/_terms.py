@@ -12,13 +12,13 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.accuracy import linearized_covariance
 from nestquad.evaluate import Design, Evaluations, InnerPoints, OuterPoints, call_f
-from nestquad.gp import median_lengthscale
 from nestquad.kernels import Kernel
 from nestquad.methods.multilevel._levels import fit_decay
 from nestquad.methods.nested import (
     KernelRuleByTheta,
     describe_rules,
     interpolation_variance,
+    tune_on_roughest,
     weighted_sum,
 )
 from nestquad.problem import NestedExpectation
@@ -230,7 +230,8 @@ def shared_terms(
     sizes = sorted({m for part in f[base:] for m in halvings(len(part))}, reverse=True)
     n = sizes[0]
     points = first_of(points, n)
-    outer = _tuned_outer(outer, points, f[base])
+    spread = f[base].std(axis=0)
+    outer = tune_on_roughest(outer, points, f[base] / np.where(spread > 0, spread, 1.0))
     at = outer_nodes(outer, points)
     rules = dict(zip(sizes, outer.rules(at, sizes, problem.outer_law), strict=True))
     levels = [
@@ -306,30 +307,6 @@ def _unsteadiness(fit: tuple[KernelQuadrature, list[Rule], list[Array]]) -> floa
 def _rms(change: Array) -> float:
     largest = float(np.abs(change).max())
     return largest * float(np.sqrt(np.mean((change / max(largest, 1e-300)) ** 2)))
-
-
-def _tuned_outer(
-    recipe: KernelQuadrature, points: OuterPoints, f_values: Array
-) -> KernelQuadrature:
-    """Tuned on the answer (of the first 8) that asks for the roughest kernel: all share it.
-
-    A pooled likelihood would follow the smooth answers, not the rough one.
-    """
-    spread = f_values.std(axis=0)
-    columns = np.flatnonzero(spread > 1e-13 * np.abs(f_values).max())[:8]
-    nodes = outer_nodes(recipe, points)
-    if columns.size == 0:
-        return recipe.tuned([(nodes, f_values[:, :1])])
-    tuned = [recipe.tuned([(nodes, f_values[:, [k]] / spread[k])]) for k in columns]
-
-    def roughness(candidate: KernelQuadrature) -> tuple[float, float]:
-        assert candidate.kernel is not None
-        relative = np.min(candidate.kernel.lengthscale) / median_lengthscale(
-            outer_nodes(candidate, points)
-        )
-        return candidate.kernel.smoothness(nodes.shape[1]), float(relative)
-
-    return min(tuned, key=roughness)
 
 
 def _first_usable(

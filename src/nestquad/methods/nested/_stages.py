@@ -233,7 +233,7 @@ def kernel_outer(
     scaled = f_values / np.where(spread > 0, spread, 1.0)
     columns = [slice(0, q)] if len(recipes) == 1 else [slice(k, k + 1) for k in range(q)]
     tuned = [
-        _tuned_on_the_roughest(recipe, points, scaled[:, column])
+        tune_on_roughest(recipe, points, scaled[:, column])
         for recipe, column in zip(recipes, columns, strict=True)
     ]
     nodes = [nodes_on(recipe.space, points.uniform, points.theta) for recipe in tuned]
@@ -271,7 +271,7 @@ def kernel_outer(
     )
 
 
-def _tuned_on_the_roughest(
+def tune_on_roughest(
     recipe: KernelQuadrature, points: OuterPoints, values: Array
 ) -> KernelQuadrature:
     """One recipe for several answers (T, q), tuned on the least regular of them.
