@@ -1,4 +1,4 @@
-"""Write the list of modules into docs/architecture.md: `python docs/update_layout.py`.
+"""Write the list of modules into docs/modules.md: `python docs/update_layout.py`.
 
 Each line is the first sentence of a module's docstring, so the page says what the code says.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "nestquad"
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "modules.md"
 BEGIN, END = "<!-- layout:begin -->", "<!-- layout:end -->"
 
 # Data flows down this list: a room imports only from rooms above it.
@@ -30,10 +30,10 @@ ORDER = (
     "_labels.py",
     "functionals.py",
     "distributions",
-    "kernels",
-    "embeddings",
+    "kernels.py",
+    "embeddings.py",
     "points",
-    "rules",
+    "rules.py",
     "gp",
     "regression",
     "quadrature.py",
@@ -41,7 +41,7 @@ ORDER = (
     "repeated.py",
     "result.py",
     "evaluate",
-    "accuracy",
+    "accuracy.py",
     "methods",
     "_progress.py",
     "estimate.py",
@@ -65,7 +65,7 @@ ORDER = (
 
 
 def main() -> None:
-    """Rewrite the block in docs/architecture.md."""
+    """Rewrite the block in docs/modules.md."""
     PAGE.write_text(with_layout(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 

@@ -42,11 +42,11 @@ SMOKE = """
 """
 # The oldest versions that have wheels for an interpreter, within the bounds of pyproject.toml.
 LOWEST = {
-    "3.11": ("numpy==1.26.0", "scipy==1.13.0", "threadpoolctl==3.0.0"),
-    "3.12": ("numpy==1.26.0", "scipy==1.13.0", "threadpoolctl==3.0.0"),
-    "3.13": ("numpy==2.1.0", "scipy==1.14.1", "threadpoolctl==3.0.0"),
+    "3.11": ("numpy==1.26.0", "scipy==1.13.0", "threadpoolctl==3.0.0", "tqdm==4.60.0"),
+    "3.12": ("numpy==1.26.0", "scipy==1.13.0", "threadpoolctl==3.0.0", "tqdm==4.60.0"),
+    "3.13": ("numpy==2.1.0", "scipy==1.14.1", "threadpoolctl==3.0.0", "tqdm==4.60.0"),
 }
-NEWEST = ("numpy", "scipy", "threadpoolctl")
+NEWEST = ("numpy", "scipy", "threadpoolctl", "tqdm")
 
 
 def main(folder: str) -> None:

@@ -116,7 +116,7 @@ CALLS = {
         lambda **given: nq.estimate(problem(inner=nq.Sampler(**given)), method="nmc", **FAST),
         {"fn": lambda n, rng: rng.random((n, 1)), "dim": 1}, ["batch"]),
     "Given": (nq.Given, {"points": np.full((4, 1), 0.5)}, ["space"]),
-    "Lattice": (nq.Lattice, {}, ["log2_max", "weights"]),
+    "Lattice": (nq.Lattice, {}, ["log2_max"]),
     "Matern": (nq.Matern, {"nu": 1.5}, ["lengthscale"]),
     "Gaussian": (nq.Gaussian, {}, ["lengthscale"]),
     "Anova": (nq.Anova, {"base": nq.Matern(1.5)}, ["order", "weight"]),

@@ -73,7 +73,7 @@ class ConditionalEstimate:
                 "points where the outer law has some probability",
                 "A model of J knows nothing of the others.",
             )
-        return self._found(uniform, points.ndim, return_std)
+        return self._predict(uniform, points.ndim, return_std)
 
     def at_uniform(
         self, uniform: ArrayLike, return_std: bool = False
@@ -82,7 +82,7 @@ class ConditionalEstimate:
         points = _as_points("uniform", uniform, self._law.base_dim)
         if not ((points > 0) & (points < 1)).all():
             raise InputError("uniform", "coordinates outside (0, 1)", "uniforms behind theta")
-        return self._found(np.atleast_2d(points), points.ndim, return_std)
+        return self._predict(np.atleast_2d(points), points.ndim, return_std)
 
     def __str__(self) -> str:
         size = sizes(self.n_evaluations, self.n_outer, self.n_inner)
@@ -130,7 +130,7 @@ class ConditionalEstimate:
         along = theta[:, coordinate] if theta.shape[1] == dim else uniform[:, coordinate]
         return along, self.model.mean(uniform), self.model.sd(uniform)
 
-    def _found(
+    def _predict(
         self, uniform: Array, n_axes: int, return_std: bool
     ) -> Array | float | tuple[Array | float, Array | float]:
         mean = self._shaped(self.model.mean(uniform), n_axes)

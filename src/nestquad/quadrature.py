@@ -84,7 +84,7 @@ class KernelQuadrature:
     regularization
         `Jitter`, `Schedule` or λ.
     exact
-        Functions integrated exactly besides: ``"none"``, ``"constant"``, ``"linear"``.
+        ``"constant"``: constants are integrated exactly; ``"none"``: not even these.
     standardize
         Subtract the mean of the values before weighting and add it afterwards, as the paper does;
         this too makes constants exact, by equal instead of optimal corrections.
@@ -101,7 +101,7 @@ class KernelQuadrature:
         for argument, given, known in (
             ("space", self.space, ("auto", "uniform", "normal", "native")),
             ("lengthscale", self.lengthscale, ("likelihood", "median", "fixed")),
-            ("exact", self.exact, ("none", "constant", "linear")),
+            ("exact", self.exact, ("none", "constant")),
         ):
             choice(argument, given, known)
         if self.kernel is not None and not isinstance(self.kernel, Kernel):

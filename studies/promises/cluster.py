@@ -15,8 +15,7 @@ import numpy as np
 
 import nestquad as nq
 from nestquad.evaluate import Grid, Span
-from nestquad.evaluate._chunks import task_seconds
-from nestquad.evaluate._task import Task, run_task
+from nestquad.evaluate._task import Task, run_task, task_seconds
 from nestquad.plots import AVERAGE, SOFT, MethodStyle, series_styles
 from nestquad.points import IID, Stream
 from studies.runner.figures import line_figure

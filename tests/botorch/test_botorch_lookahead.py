@@ -250,12 +250,13 @@ def test_overwriting_nodes_leaves_those_of_others_alone():
 
 
 def test_large_searches_are_made_in_parts(monkeypatch):
-    import nestquad.botorch._stages as stages
+    import nestquad.botorch._lookahead as stages
 
     acqf = NestedLookaheadEI(small_model(), BEST, outer=7, inner=4, seed=7, bounds=UNIT, maxiter=0)
     X = batches(2, 1, 1)
     whole = acqf.value(X)
-    monkeypatch.setattr(stages, "_BLOCK", 600)  # two fantasies at a time, and one at the end
+    few = stages.LookaheadSettings(block=600)
+    monkeypatch.setattr(stages, "_SETTINGS", few)  # two fantasies at a time, and one at the end
     torch.testing.assert_close(acqf.value(X), whole, rtol=0, atol=0)
 
 

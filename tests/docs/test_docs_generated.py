@@ -119,11 +119,11 @@ def test_table_is_what_the_command_gives():
         assert abs(float(covers.removesuffix("%")) - 100 * row.coverage) <= 10
 
 
-# The layout in docs/architecture.md.
+# The layout in docs/modules.md, the picture and the answers in docs/architecture.md.
 
 
 def test_layout_is_current():
-    page = pages.read(pages.ROOT / "docs" / "architecture.md")
+    page = pages.read(pages.ROOT / "docs" / "modules.md")
     assert layout.with_layout(page) == page, "run `python docs/update_layout.py`"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from fractions import Fraction
 from types import SimpleNamespace
@@ -12,7 +11,6 @@ import pytest
 from scipy.interpolate import CubicSpline
 
 import nestquad as nq
-from nestquad.evaluate import fingerprint
 from studies import changes
 
 
@@ -103,10 +101,6 @@ def test_what_g_holds(make, tmp_path):
         run(make(1.5), tmp_path / "store")
 
 
-def digest_of(g):
-    return fingerprint(nq.NestedExpectation(nq.Uniform(), nq.Uniform(), g))["code"]
-
-
 OPTIONAL = ("torch", "pandas", "sklearn", "sympy", "joblib")
 
 
@@ -116,34 +110,13 @@ def needed(kind):
             pytest.importorskip(package)
 
 
-@pytest.mark.parametrize("kind", changes.CODE)
-def test_the_fingerprint_covers_code_and_plain_constants(kind):
-    assert changes.digest(kind, 1.0) != changes.digest(kind, 1.5)
-
-
-@pytest.mark.parametrize("kind", changes.CHANGES)
-def test_the_fingerprint_stays_where_g_does(kind):
-    needed(kind)
-    again = changes.digest(kind, 1.0, used=True), changes.digest(kind, 1.0, unused=3.0)
-    assert {changes.digest(kind, 1.0)} == {*again}
-
-
 @pytest.mark.parametrize("kind", changes.CHANGES)
 def test_values_show_changes_of_any_kind(kind):
     needed(kind)
     assert changes.refused(kind, 1.0, 1.5)
 
 
-def test_odd_objects_have_a_fingerprint():
-    circle = []
-    circle.append(circle)
-    for held in (circle, functools.partial(np.add, 1), len, Slots(1.0)):
-        assert digest_of(lambda x, theta, held=held: x) == digest_of(lambda x, theta, held=held: x)
-        assert not callable(held) or digest_of(held) == digest_of(held)
-
-
 def test_what_g_reads(tmp_path):
-    # No fingerprint of code can see this: a file, a compiled library, a server.
     file = tmp_path / "scale.txt"
 
     def g(x, theta):
@@ -210,7 +183,7 @@ class Random:
         self._rng, self.shift = np.random.default_rng(seed), [shift]
 
     def __call__(self, x, theta):
-        self.shift[0] += 0.0  # state, of which the fingerprint knows nothing
+        self.shift[0] += 0.0
         noise = self._rng.standard_normal(np.broadcast_shapes(x.shape, theta.shape)[:-1])
         return x[..., 0] + theta[..., 0] + self.shift[0] + 0.1 * noise
 

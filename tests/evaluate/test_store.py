@@ -239,15 +239,6 @@ def test_a_damaged_manifest_and_other_folders_are_refused(stored, tmp_path):
     refused(tmp_path, "folder", store=3)
 
 
-def test_another_python_is_warned_of(stored):
-    file = stored / "manifest.json"
-    content = json.loads(file.read_text())
-    content["problem"]["python"] = "2.7"
-    file.write_text(json.dumps(content))
-    with pytest.warns(nq.NestquadWarning, match=r"Python 2\.7"):
-        nq.estimate(counting_problem()[0], method="nmc", budget=100, rng=3, store=stored)
-
-
 # Accidents.
 
 DAMAGE = {

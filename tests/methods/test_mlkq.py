@@ -16,8 +16,8 @@ from nestquad.evaluate import Design, Evaluations, Evaluator
 from nestquad.kernels import Matern
 from nestquad.methods import Goal
 from nestquad.methods.multilevel import MLKQ
-from nestquad.methods.multilevel._staircase import Staircase, staircase_for
 from nestquad.methods.multilevel._terms import LevelTerm, assemble
+from nestquad.methods.multilevel.mlkq import Staircase, staircase_for
 from nestquad.points import Stream
 from nestquad.quadrature import KernelQuadrature
 from nestquad.rules import kernel_rule

@@ -93,16 +93,6 @@ def test_convergence_is_near_one_over_n():
     assert np.polyfit(np.log(sizes), np.log(rmse), 1)[0] < -0.72
 
 
-def test_weights_reach_the_vector():
-    weights = (1.0, 0.01, 0.9, 0.001)
-    box = (4, (0, 1), (0, 256))
-    weighted = Lattice(8, weights).uniforms(Stream.from_rng(7), *box)[0]
-    vector = lattice_vector(4, 8, weights)
-    expected = {tuple(i * vector % 256) for i in range(256)}
-    assert set(map(tuple, integer_differences(weighted))) == expected
-    assert hash(Lattice(8, list(weights))) == hash(Lattice(8, weights))
-
-
 def test_beyond_the_largest_size_is_refused_with_advice():
     sequence = Lattice(log2_max=4)
     assert sequence.max_points == 16

@@ -10,7 +10,7 @@ from scipy.stats import qmc
 
 from nestquad.errors import InputError
 from nestquad.points import Sobol, Stream
-from nestquad.points._sobol import _basis, _span
+from nestquad.points._sequence import _basis, _span
 
 
 def cell_counts(points, digits):

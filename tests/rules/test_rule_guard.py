@@ -143,11 +143,6 @@ def test_infinite_smoothness_has_no_schedule_and_falls_back_to_the_guard():
         (lambda: rule_of([[0.1], [np.nan]]), "nodes"),
         (lambda: rule_of([0.1, 0.2]), "nodes"),
         (lambda: rule_of(np.empty((0, 1))), "nodes"),
-        (lambda: rule_of([[0.1, 0.2], [0.3, 0.4]], Uniform(dim=2), exact="linear"), "exact"),
-        (
-            lambda: rule_of([[t, 0.5] for t in (0.1, 0.3, 0.6, 0.8)], Uniform(dim=2), "linear"),
-            "exact",
-        ),
         (lambda: kernel_rule(Matern(1.5), Uniform(), np.arange(20_001.0)[:, None]), "nodes"),
     ],
 )

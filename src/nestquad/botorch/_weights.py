@@ -24,15 +24,36 @@ from nestquad.errors import InputError, NumericalError, unknown_name
 from nestquad.kernels import Kernel, Matern
 from nestquad.rules import factorize
 
-# On [0, 1]; longer than the interval, since joint improvements vary slowly along most directions.
-_UNIFORM_LENGTHSCALE = 3.0
+
+@dataclass(frozen=True)
+class WeightSettings:
+    """Numbers of the weights at normal nodes.
+
+    Attributes
+    ----------
+    lengthscale
+        Lengthscale of kernels on [0, 1]; longer than the interval, since joint improvements vary
+        slowly along most directions.
+    strength
+        λ for 16 nodes on a line, relative to the mean diagonal of the kernel; the best of several
+        for joint improvements of 1 to 32 points, on which `studies promises --only bo_accuracy` was
+        not run.
+    strength_on_uniforms
+        The same for kernels on uniforms.
+    """
+
+    lengthscale: float = 3.0
+    strength: float = 5e-4
+    strength_on_uniforms: float = 5e-6
+
+
+_SETTINGS = WeightSettings()
+
+
 _ON_UNIFORMS = {
-    "matern12": Matern(0.5, _UNIFORM_LENGTHSCALE),
-    "matern32": Matern(1.5, _UNIFORM_LENGTHSCALE),
+    "matern12": Matern(0.5, _SETTINGS.lengthscale),
+    "matern32": Matern(1.5, _SETTINGS.lengthscale),
 }
-# λ for 16 nodes on a line, relative to the mean diagonal of the kernel; the best of several for
-# joint improvements of 1, 2, 4, …, 32 points, over which the benchmark bo_accuracy did not choose.
-_STRENGTH, _STRENGTH_ON_UNIFORMS = 5e-4, 5e-6
 KERNELS = ("spline", *_ON_UNIFORMS)
 
 
@@ -109,7 +130,9 @@ def normal_rule(nodes: Array, kernel: str | Kernel = "spline") -> NormalRule:
     if not np.isfinite(nodes).all():
         raise InputError("nodes", "a node that is not finite", "finite standard normal points")
     if isinstance(kernel, Kernel):
-        return _rule(nodes, repr(kernel), lambda z: _on_uniforms(z, kernel), _STRENGTH_ON_UNIFORMS)
+        return _rule(
+            nodes, repr(kernel), lambda z: _on_uniforms(z, kernel), _SETTINGS.strength_on_uniforms
+        )
     if kernel not in KERNELS:
         raise unknown_name("kernel", kernel, KERNELS)
     return _cached_rule(nodes.tobytes(), nodes.shape, kernel)
@@ -119,8 +142,10 @@ def normal_rule(nodes: Array, kernel: str | Kernel = "spline") -> NormalRule:
 def _cached_rule(data: bytes, shape: tuple[int, int], name: str) -> NormalRule:
     nodes = np.frombuffer(data).reshape(shape)
     if name == "spline":
-        return _rule(nodes, name, _spline, _STRENGTH)
-    return _rule(nodes, name, lambda z: _on_uniforms(z, _ON_UNIFORMS[name]), _STRENGTH_ON_UNIFORMS)
+        return _rule(nodes, name, _spline, _SETTINGS.strength)
+    return _rule(
+        nodes, name, lambda z: _on_uniforms(z, _ON_UNIFORMS[name]), _SETTINGS.strength_on_uniforms
+    )
 
 
 def _rule(

@@ -107,10 +107,6 @@ class Law(ABC):
         count = whole("n", n, "a whole number of at least 1", below=np.inf)
         return self._sample(count, generator(rng))
 
-    def mean(self) -> Array:
-        """Return the mean, (dim,) or (T, dim); `UnsupportedError` where it is not known."""
-        raise UnsupportedError(f"The mean of {self!r} is not known in closed form.")
-
     @abstractmethod
     def _from_uniform(self, u: Array) -> Array:
         """Implement `from_uniform`; `u` is checked, and 3-d for a batch."""

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.distributions._independent import Independent
+from nestquad.distributions._families import Independent, LogNormal, MultivariateT, Normal, Uniform
 from nestquad.distributions._law import Law
-from nestquad.distributions._normal import LogNormal, MultivariateT, Normal
-from nestquad.distributions._uniform import Uniform
-from nestquad.errors import InputError, UnsupportedError
+from nestquad.errors import InputError
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -70,13 +68,6 @@ class ScipyLaw(Law):
         shared = batch is None or shape == ()
         dim = 1 if not shape or (not shared and len(shape) == 1) else shape[-1]
         vars(self).update(shape=shape, dim=dim, base_dim=dim, batch=None if shared else batch)
-
-    def mean(self) -> Array:
-        """Return scipy's mean, (d,) or (T, d); `UnsupportedError` where it is not finite."""
-        mean = self._arrange(self.frozen.mean())
-        if not np.isfinite(mean).all():
-            raise UnsupportedError(f"The mean of {self!r} is not finite.")
-        return mean
 
     def closed_form(self) -> Law:
         """Return the law as one of our own where there is one: it is faster and has embeddings."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,9 +13,61 @@ from nestquad._threads import blas_threads_of_the_user
 from nestquad._typing import Array
 from nestquad.clock import tick
 from nestquad.distributions import read_only
-from nestquad.errors import EvaluationError, InputError, OutsideDomainError
-from nestquad.evaluate._arrays import call_in_library
+from nestquad.errors import EvaluationError, InputError, OutsideDomainError, optional_module
 from nestquad.problem import NestedExpectation
+
+_G: TypeAlias = Callable[[Any, Any], Any]
+
+
+def call_in_library(library: str, g: _G, x: Array, theta: Array) -> Any:
+    """g at points that are handed over as arrays of a library: ``"numpy"``, ``"jax"``, ``"torch"``.
+
+    On a CPU the memory is shared. JAX copies arrays that are not aligned as it needs them, and g
+    runs with 64-bit numbers enabled: kernel weights amplify the rounding of single precision.
+    """
+    if library == "numpy":
+        return g(x, theta)
+    return _CALLS[library](g, x, theta)
+
+
+def _call_jax(g: _G, x: Array, theta: Array) -> Any:
+    jax = optional_module("jax", "A g that takes JAX arrays", "jax")
+    with _enable_x64(jax):
+        return g(jax.device_put(x, may_alias=True), jax.device_put(theta, may_alias=True))
+
+
+def _enable_x64(jax: Any) -> AbstractContextManager[Any]:
+    if jax.config.jax_enable_x64:
+        return nullcontext()
+    if hasattr(jax, "enable_x64"):  # since JAX 0.8
+        context: AbstractContextManager[Any] = jax.enable_x64(True)
+        return context
+    experimental = optional_module("jax.experimental", "A g that takes JAX arrays", "jax")
+    context = experimental.enable_x64()
+    return context
+
+
+def jax_in_64_bits() -> tuple[Any, AbstractContextManager[Any]]:
+    """The module jax, and a context with 64-bit numbers."""
+    jax = optional_module("jax", "derivative='jax'", "jax")
+    return jax, _enable_x64(jax)
+
+
+def _call_torch(g: _G, x: Array, theta: Array) -> Any:
+    torch = optional_module("torch", "A g that takes PyTorch tensors", "torch")
+    points = tuple(torch.from_dlpack(array) for array in (x, theta))
+    values = g(*points)
+    # Rules work on the same memory afterwards; NumPy refuses to write to it, PyTorch does not.
+    if any(tensor._version for tensor in points):
+        raise EvaluationError(
+            "g wrote to its arguments",
+            advice="Points are shared: use out-of-place operations, or clone the tensor first.",
+        )
+    return values
+
+
+_CALLS: dict[str, Callable[[_G, Array, Array], Any]] = {"jax": _call_jax, "torch": _call_torch}
+
 
 # How a function ends in failure; Ctrl-C is no failure.
 _FAILURES = (Exception, SystemExit)
@@ -60,9 +113,7 @@ def call_g(
     except EvaluationError:
         raise
     except _FAILURES as error:
-        if not retries:
-            raise _locate_failure(g, x, theta, error) from error
-        values = _retry_halves(g, x, theta, retries)
+        values = _retry_halves(g, x, theta, retries, error)
     _check_shape(values, x, theta)
     if values.shape[:2] != shape:
         if problem.noisy:
@@ -193,8 +244,6 @@ def _refuse_lost_axes(g: _G, x: Array, theta: Array, values: Array) -> None:
             )
 
 
-_G: TypeAlias = Callable[[Array, Array], Any]
-
 _INDEX_ADVICE = (
     "x and theta may have any number of leading axes, so index the last one: x[..., 0], "
     "not x[:, 0]."
@@ -229,7 +278,7 @@ def _point_by_point(g: _G, x: Array, theta: Array, retries: int) -> Array:
     values: list[Array] = []
     for t, own in enumerate(theta[:, 0]):
         for point in x[t % x.shape[0]]:
-            value = _one(g, point, own, retries)
+            value = _evaluate_point(g, point, own, retries)
             if value.ndim > 1 or not value.size or (values and value.shape != values[0].shape):
                 usual = "a number or a vector" if not values else f"shape {values[0].shape}"
                 raise EvaluationError(
@@ -242,7 +291,7 @@ def _point_by_point(g: _G, x: Array, theta: Array, retries: int) -> Array:
     return np.array(values).reshape(theta.shape[0], x.shape[1], *values[0].shape)
 
 
-def _one(g: _G, x: Array, theta: Array, retries: int) -> Array:
+def _evaluate_point(g: _G, x: Array, theta: Array, retries: int) -> Array:
     """g at one point, repeated until the value is finite, up to `retries` times."""
     for attempt in range(retries + 1):
         try:
@@ -265,13 +314,16 @@ def _one(g: _G, x: Array, theta: Array, retries: int) -> Array:
     )
 
 
-def _retry_halves(g: _G, x: Array, theta: Array, retries: int) -> Array:
-    """A block on which g raised, in halves, down to single points that get `retries` tries."""
+def _retry_halves(g: _G, x: Array, theta: Array, retries: int, failure: BaseException) -> Array:
+    """A block on which g raised, in halves, down to single points that get `retries` tries.
+
+    Without retries this finds the point to blame, or that there is none.
+    """
     x = np.broadcast_to(x, (theta.shape[0], *x.shape[1:]))
     shape = x.shape[:2]
     if shape == (1, 1):
         block: _G = lambda a, b: g(a[None, None], b[None, None])  # noqa: E731
-        value = _one(block, x[0, 0], theta[0, 0], retries)
+        value = _evaluate_point(block, x[0, 0], theta[0, 0], retries)
         _check_shape(value, x, theta)
         return value
     axis = int(np.argmax(shape))
@@ -281,10 +333,15 @@ def _retry_halves(g: _G, x: Array, theta: Array, retries: int) -> Array:
             values = _as_real("g", g(*half))
         except EvaluationError:
             raise
-        except _FAILURES:
-            values = _retry_halves(g, *half, retries)
+        except _FAILURES as error:
+            values = _retry_halves(g, *half, retries, error)
         _check_shape(values, *half)
         parts.append(np.broadcast_to(values, half[0].shape[:2] + values.shape[2:]))
+    if not retries:
+        raise EvaluationError(
+            f"g raised {_last(failure)} for x of shape {x.shape} and theta of shape {theta.shape}",
+            advice="It does not fail on either half of this block. " + _INDEX_ADVICE,
+        ) from failure
     return joined(parts, axis)
 
 
@@ -310,8 +367,8 @@ def _retry_points(g: _G, x: Array, theta: Array, values: Array, retries: int) ->
             block = _as_real("g", g(*failed))
         except EvaluationError:
             raise
-        except _FAILURES:
-            block = _retry_halves(g, *failed, retries - attempt - 1)
+        except _FAILURES as error:
+            block = _retry_halves(g, *failed, retries - attempt - 1, error)
         _check_shape(block, *failed)
         block = np.broadcast_to(block, (rows.size, 1, *block.shape[2:]))
         joined([values[:1, :1], block[:1]])
@@ -319,35 +376,11 @@ def _retry_points(g: _G, x: Array, theta: Array, values: Array, retries: int) ->
     return values
 
 
-def _locate_failure(g: _G, x: Array, theta: Array, error: BaseException) -> EvaluationError:
-    """Halve the failing block until one point is left: about log2(T N) more calls of g."""
-    x = np.broadcast_to(x, (theta.shape[0], *x.shape[1:]))
-    last = _last(error)
-    for axis in (0, 1):
-        while x.shape[axis] > 1:
-            failing = next((half for half in _halves(x, theta, axis) if _raises(g, *half)), None)
-            if failing is None:  # fails only on the whole block: no single point to blame
-                return EvaluationError(
-                    f"g raised {last} for x of shape {x.shape} and theta of shape {theta.shape}",
-                    advice="It does not fail on either half of this block. " + _INDEX_ADVICE,
-                )
-            x, theta = failing
-    return EvaluationError(f"g raised {last}", theta=theta[0, 0], x=x[0, 0])
-
-
 def _halves(x: Array, theta: Array, axis: int) -> Iterator[tuple[Array, Array]]:
     """Both halves of a block of x (T, N, d_x) and theta (T, 1, d_θ)."""
     half = x.shape[axis] // 2
     for part in (slice(0, half), slice(half, None)):
         yield (x[part], theta[part]) if axis == 0 else (x[:, part], theta)
-
-
-def _raises(g: _G, x: Array, theta: Array) -> bool:
-    try:
-        g(x, theta)
-    except _FAILURES:
-        return True
-    return False
 
 
 def _last(error: BaseException) -> str:

@@ -1,15 +1,24 @@
-"""Evaluator of designs: jobs for workers, a deadline, a store, and values kept in memory."""
+"""Evaluator of designs: workers, a deadline, a store; evaluations in chunks, never twice."""
 
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -17,20 +26,182 @@ from nestquad import clock, limits
 from nestquad._checks import shown
 from nestquad._log import log_points
 from nestquad._typing import Array, ArrayLike
-from nestquad.errors import EvaluationError, NestquadError, NestquadWarning
-from nestquad.evaluate._chunks import (
+from nestquad.clock import OutOfTimeError
+from nestquad.errors import EvaluationError, InputError, NestquadError, NestquadWarning
+from nestquad.evaluate._design import (
+    Design,
+    Grid,
+    InnerPoints,
+    OuterPoints,
+    Span,
+    inner_points,
+    outer_points,
+)
+from nestquad.evaluate._store import Store
+from nestquad.evaluate._task import (
+    Done,
+    InnerRule,
     Pace,
+    Task,
+    UnpackingError,
     block_points,
     chunks,
     columns,
+    run_task,
     task_seconds,
 )
-from nestquad.evaluate._design import Grid, Span
-from nestquad.evaluate._store import Store
-from nestquad.evaluate._task import Done, InnerRule, Task, UnpackingError, run_task
 from nestquad.evaluate._units import SeenProblem, Units
-from nestquad.evaluate._workers import SpanJob, Workers
 from nestquad.problem import NestedExpectation
+
+
+class Workers:
+    """Submits to the user's executor, and to a new pool of processes when it breaks.
+
+    A process pool is unusable once one of its processes was killed (for want of memory, say). Its
+    tasks are lost, and evaluated again by a pool of the same size.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._own: Executor | None = None
+        self._broken = 0
+        self._count, self._counted = 1, -np.inf
+        self.generation = 0
+
+    @property
+    def _client(self) -> Any:
+        """The client of a Dask cluster; None for other executors."""
+        return getattr(self._executor, "_client", None)
+
+    @property
+    def count(self) -> int:
+        """Number of concurrent tasks."""
+        known = getattr(self._executor, "_max_workers", None)
+        if known:
+            return int(known)
+        client = self._client
+        if client is None:
+            return os.cpu_count() or 2
+        # A Dask cluster, which may grow and shrink; asking it takes milliseconds.
+        now = clock.now()
+        if now > self._counted + limits.COUNT_SECONDS:
+            self._counted, self._count = now, max(1, int(sum(client.nthreads().values())))
+        return self._count
+
+    def begun(self, futures: list[Future[Any]]) -> int:
+        """Tasks that have begun; with Dask they can still be cancelled."""
+        client = self._client
+        if client is None:
+            return sum(future.running() or future.done() for future in futures)
+
+        def executing(dask_scheduler: Any) -> set[Any]:  # by value: it may not know of nestquad
+            workers = dask_scheduler.workers.values()
+            return {task.key for worker in workers for task in worker.executing}
+
+        keys = {future.key for future in self._executor._futures}  # type: ignore[attr-defined]
+        try:
+            return len(keys & client.run_on_scheduler(executing))
+        except Exception:  # a scheduler that runs no code of others
+            return min(len(futures), self.count)
+
+    @property
+    def cancels_all(self) -> bool:
+        """Whether futures of tasks that have begun can be cancelled, as with Dask."""
+        return self._client is not None
+
+    @property
+    def separate(self) -> bool:
+        """Whether tasks leave this process, as with a process pool or Dask."""
+        return isinstance(self._executor, ProcessPoolExecutor) or self.cancels_all
+
+    def submit(self, call: Callable[..., Any], *args: Any) -> Future[Any]:
+        while True:
+            try:
+                future = self._executor.submit(call, *args)
+            except BrokenExecutor as error:
+                self.replace(self.generation, error)
+                continue
+            except NestquadError:
+                raise
+            except Exception as error:
+                raise EvaluationError(
+                    f"the executor refused a task ({type(error).__name__}: {error})",
+                    advice="It may have been shut down.",
+                ) from error
+            if isinstance(future, Future):
+                return future
+            raise InputError(
+                "executor",
+                f"one whose submit returns {type(future).__name__}",
+                "one that returns a concurrent.futures.Future",
+            )
+
+    def worked(self) -> None:
+        """Note a finished task: the task did not break the pool."""
+        self._broken = 0
+
+    def replace(self, generation: int, error: BaseException) -> None:
+        """Make a new pool, unless somebody noticed before that `generation` broke."""
+        if generation < self.generation:
+            return
+        self._broken += 1
+        old = self._executor
+        if self._broken > limits.BROKEN_POOLS or not isinstance(old, ProcessPoolExecutor):
+            raise EvaluationError(
+                f"the executor broke {self._broken} time(s) without finishing a chunk: {error}",
+                advice="g may end its process, or need more memory than there is. Try it without "
+                "an executor, on a few points.",
+            ) from error
+        warnings.warn(
+            "A worker process died. What it was evaluating is evaluated again by a new pool; the "
+            "answer is the same.",
+            NestquadWarning,
+            stacklevel=2,
+        )
+        self.close()
+        self._executor = self._own = ProcessPoolExecutor(
+            self.count,
+            mp_context=getattr(old, "_mp_context", None),
+            initializer=getattr(old, "_initializer", None),
+            initargs=getattr(old, "_initargs", ()),
+        )
+        self.generation += 1
+
+    def close(self) -> None:
+        """Shut down a pool that was made here, never the user's own."""
+        if self._own is not None:
+            self._own.shutdown(wait=False, cancel_futures=True)
+            self._own = None
+
+
+@dataclass
+class SpanJob:
+    """A span to evaluate, or to evaluate again, and the tile that it is a part of."""
+
+    tile: Span
+    span: Span
+    reduced: bool = False
+    again: bool = False
+    by_value: bool = False
+    values: Array | None = None
+    future: Future[Done] | None = None
+    generation: int = 0
+
+    @property
+    def done(self) -> bool:
+        return self.future is not None and self.future.done()
+
+    def cancelled(self) -> bool:
+        """Whether it could still be cancelled, and was."""
+        return self.values is None and self.future is not None and self.future.cancel()
+
+    def own(self, task: Task) -> Task:
+        """The task with a rule only if this job is a whole tile."""
+        return task if self.reduced else task.raw
+
+    def submit(self, task: Task, workers: Workers) -> None:
+        self.future = workers.submit(run_task, self.own(task), self.span)
+        self.generation = workers.generation
 
 
 @dataclass
@@ -440,3 +611,103 @@ class ValueTable:
         columns = np.zeros(rows, dtype=int)
         columns[: self._columns.size] = self._columns
         self._columns = columns
+
+
+def _out_of_time() -> OutOfTimeError:
+    return OutOfTimeError(
+        "time ran out before the first chunk of evaluations was complete",
+        advice="Raise max_seconds, or lower the budget.",
+    )
+
+
+@dataclass
+class Evaluations:
+    """The view of a method: points and (reduced) values of the grids of a design.
+
+    Evaluation is lazy. If time runs out, arrays hold the complete rows only, fewer than the design
+    has outer points.
+    """
+
+    evaluator: Evaluator
+    design: Design
+
+    @property
+    def problem(self) -> NestedExpectation:
+        return self.evaluator.problem
+
+    def outer(self, level: int = 0) -> OuterPoints:
+        grid = self.design.grids[level]
+        return outer_points(self.problem, grid, 0, grid.n_outer)
+
+    def inner(self, theta: Array, rows: tuple[int, int], level: int = 0) -> InnerPoints:
+        """Inner points of rows [t0, t1), whose θ is given."""
+        grid = self.design.grids[level]
+        return inner_points(self.problem, grid, theta, Span(*rows, 0, grid.n_inner))
+
+    def values(self, rows: int, level: int = 0) -> Array:
+        """Values of g for the first rows, (rows, N[, p]); they are kept for the fold."""
+        grid = self.design.grids[level]
+        span = Span(0, min(rows, grid.n_outer), 0, grid.n_inner)
+        self._fill(grid, span)
+        table = self.evaluator.table(grid)
+        done = min(table.complete_rows(grid.n_inner), span.t1)
+        if not done:
+            raise _out_of_time()
+        return self._seen(table.get(Span(0, done, 0, grid.n_inner)))
+
+    def fold(self, rule: InnerRule, level: int = 0, *, remember: bool = False) -> Array:
+        """Reduce all rows of a grid: (T, views[, p]).
+
+        With `remember` the rule must depend on the number of inner points alone; reduced rows are
+        then kept between turns instead of values.
+        """
+        grid = self.design.grids[level]
+        evaluator, table = self.evaluator, self.evaluator.table(grid)
+        if evaluator.keep and not remember:
+            self._fill(grid, grid.span)
+        rows = _Rows(grid.n_inner)
+        before = evaluator.folded.get(grid.rows) if remember else None
+        if before is not None:
+            rows.complete.append(before[: grid.n_outer])
+        kept = max(min(table.complete_rows(grid.n_inner), grid.n_outer), rows.count)
+        task = Task(evaluator.given, grid, rule, evaluator.chunk_points)
+        stored = Span(rows.count, kept, 0, grid.n_inner)
+        for span in chunks(stored, evaluator.chunk_points, whole_rows=rule.whole_rows):
+            rows.add(span, task.reduce(table.get(span), span))
+        for span, reduced in evaluator.run(grid, Span(kept, grid.n_outer, 0, grid.n_inner), rule):
+            rows.add(span, reduced)
+            evaluator.on_rows(grid, rows.complete)
+        if not rows.count:
+            raise _out_of_time()
+        folded = np.concatenate(rows.complete)
+        if remember:
+            evaluator.folded[grid.rows] = folded
+        return self._seen(folded)
+
+    def _seen(self, values: Array) -> Array:
+        return self.evaluator.units.seen(self.evaluator.given, values)
+
+    def _fill(self, grid: Grid, span: Span) -> None:
+        table = self.evaluator.table(grid)
+        for missing in table.lacking(np.full(span.t1, span.n1)):
+            for tile, values in self.evaluator.run(grid, missing, None):
+                table.put(tile, values)
+
+
+class _Rows:
+    """Adds up the parts of each block of rows; a block counts once its last part is there."""
+
+    def __init__(self, n_inner: int) -> None:
+        self.complete: list[Array] = []
+        self._n_inner = n_inner
+        self._sum: Array | float = 0.0
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.complete))
+
+    def add(self, span: Span, part: Array) -> None:
+        total = part if span.n0 == 0 else self._sum + part
+        self._sum = total
+        if span.n1 == self._n_inner:
+            self.complete.append(total)

@@ -20,25 +20,101 @@ import numpy as np
 from scipy.special import stdtrit
 
 from nestquad import limits
-from nestquad._checks import shown
+from nestquad._checks import numbers, shown
 from nestquad._typing import Array, RNGLike
+from nestquad.distributions import Law
 from nestquad.errors import EvaluationError, InputError, NestquadWarning
 from nestquad.evaluate._design import Grid, Span, grid_points
-from nestquad.evaluate._fingerprint import difference, fingerprint
 from nestquad.points import Given, Sequence, Stream
 from nestquad.problem import NestedExpectation
+
+
+@dataclass(frozen=True)
+class StoreSettings:
+    """Numbers of the comparison of g with the values in a store.
+
+    Attributes
+    ----------
+    checked
+        Points at which g is evaluated again: a change at a third of all points escapes one time in
+        26 (2/3 to the 8th).
+    checked_more
+        The same where another set of points begins.
+    rounding
+        Relative difference that is rounding: single precision, a hundred operations.
+    level
+        Two-sided level of the paired test of a noisy g, of which a user may see many.
+    law_numbers
+        Coordinates of reference points by which laws are compared.
+    """
+
+    checked: int = 8
+    checked_more: int = 2
+    rounding: float = 1e-5
+    level: float = 1e-5
+    law_numbers: int = 64
+
+
+_SETTINGS = StoreSettings()
+
+
+def fingerprint(problem: NestedExpectation) -> dict[str, Any]:
+    """Dimensions and laws at reference points, as JSON.
+
+    f and `combine` do not take part: values of g serve them all. Changes of g are noticed by the
+    store, which evaluates it again at stored points (`python -m studies faults` tries 32 kinds).
+    """
+    theta = _reference_points(problem.outer_law, 3)
+    x = _reference_points(problem.inner_law(theta), 2)
+    return {
+        "outer law": _leading_numbers(theta),
+        "inner law": _leading_numbers(x),
+        "dimensions": [int(theta.shape[-1]), int(x.shape[-1])],
+    }
+
+
+def difference(stored: dict[str, Any], given: dict[str, Any]) -> tuple[str, str, str] | None:
+    """First difference as (argument, given, stored), or None."""
+    if stored.get("dimensions") != given["dimensions"]:
+        return (
+            "problem",
+            f"one with dimensions (d_theta, d_x) = {tuple(given['dimensions'])}",
+            f"{stored.get('dimensions')}, those of the store",
+        )
+    for part, what in (("outer law", "theta"), ("inner law", "x")):
+        old = numbers("store", stored.get(part, ()), f"numbers for the {part} in its manifest")
+        new = np.asarray(given[part])
+        # Another build of NumPy or SciPy may round differently.
+        if old.shape != new.shape or not np.allclose(old, new, rtol=1e-6, atol=1e-9):
+            return (
+                "problem",
+                f"another {part} ({what} = {_short(new)} at a point of reference)",
+                f"the one of the store ({what} = {_short(old)})",
+            )
+    return None
+
+
+def _reference_points(law: Law, n: int) -> Array:
+    """Points of a law well inside its support, all coordinates different, (n, d)."""
+    if not law.has_transport:
+        return law.sample(n, np.random.default_rng(20240229))
+    # Additive recurrence with the plastic number (Roberts 2018, R2 sequence).
+    steps = np.arange(1, n + 1)[:, None] * 0.7548776662 + np.arange(law.base_dim) * 0.5698402909
+    return law.from_uniform(0.05 + 0.9 * (steps % 1.0))
+
+
+def _leading_numbers(values: Array) -> list[float]:
+    return [float(v) for v in values.ravel()[: _SETTINGS.law_numbers]]
+
+
+def _short(values: Array) -> str:
+    return np.array2string(values.ravel()[:3], precision=6, separator=", ")
+
 
 _FORMAT, _VERSION = "nestquad store", 1
 _MANIFEST, _POINTS = "manifest.json", "points.json"
 _NAME = re.compile(r"(\d{1,15})-(\d{1,15})x(\d{1,15})-(\d{1,15})\.([0-9a-f]{16})\.npy")
 _OTHER_FOLDER = "Use another folder, or delete this one."
-# Points at which g is evaluated again: enough that a change at a third of all points escapes one
-# time in 26 (2/3 to the 8th), and a few more where another set of points begins.
-_CHECKED, _CHECKED_MORE = 8, 2
-# Relative difference that is rounding: single precision, a hundred operations.
-_ROUNDING = 1e-5
-# Two-sided level of the paired test of a noisy g, of which a user may see many.
-_LEVEL = 1e-5
 
 
 @dataclass
@@ -130,7 +206,7 @@ class Store:
         if not self.check or table.checked:
             return {}
         table.checked = True
-        return table.spread(_CHECKED_MORE if self._changes else _CHECKED)
+        return table.spread(_SETTINGS.checked_more if self._changes else _SETTINGS.checked)
 
     def compare(self, grid: Grid, point: Span, stored: Array, again: Array) -> None:
         """Refuse a g whose value at a stored point is another one now."""
@@ -140,7 +216,7 @@ class Store:
                 self._compare_means()
                 return
             size = np.maximum(np.maximum(np.abs(again), np.abs(stored)), self.table(grid).typical)
-            if (np.abs(again - stored) <= _ROUNDING * size).all():
+            if (np.abs(again - stored) <= _SETTINGS.rounding * size).all():
                 return
         theta, points = grid_points(self.problem, grid, point)
         raise InputError(
@@ -159,7 +235,7 @@ class Store:
         if n < 4 or not changes.any():
             return
         mean, sd = changes.mean(axis=0), changes.std(axis=0, ddof=1)
-        if (np.abs(mean) * np.sqrt(n) > stdtrit(n - 1, 1 - _LEVEL / 2) * sd).any():
+        if (np.abs(mean) * np.sqrt(n) > stdtrit(n - 1, 1 - _SETTINGS.level / 2) * sd).any():
             raise InputError(
                 "problem",
                 f"another g: at {n} stored points it is now {mean.tolist()} larger on average, "
@@ -431,13 +507,6 @@ def _refuse_another(
             f"the one that makes {stored['stream']}, the stream of the store",
             "Use the seed of the first call, rng=None to continue whatever it was, or another "
             "folder.",
-        )
-    if stored["problem"].get("python") != given["problem"]["python"]:
-        warnings.warn(
-            f"{where[0].upper()}{where[1:]} was written under Python "
-            f"{stored['problem'].get('python')}, so that nobody can tell whether g is the same.",
-            NestquadWarning,
-            stacklevel=4,
         )
 
 

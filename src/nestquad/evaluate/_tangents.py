@@ -24,8 +24,7 @@ from nestquad.errors import (
     NestquadError,
     optional_module,
 )
-from nestquad.evaluate._arrays import jax_in_64_bits
-from nestquad.evaluate._call import CountedG, call_g
+from nestquad.evaluate._call import CountedG, call_g, jax_in_64_bits
 from nestquad.evaluate._traced import Traced, with_face
 from nestquad.problem import NestedExpectation
 

@@ -13,11 +13,6 @@ from nestquad.errors import EvaluationError
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 
-# Exponents of two within which units stay 1. Bars use fourth powers, and products of a few of
-# them are still far from the end of the range at 2^±1022.
-_ORDINARY = 64
-# Rows that are enough for an order of magnitude.
-_ROWS = 1024
 _ONE = np.ones(1)
 
 
@@ -55,7 +50,7 @@ class Units:
         flat = values.reshape(-1, 1) if values.ndim == 2 else values.reshape(-1, values.shape[2])
         if not (self.j.size and self.j.all() and self.f.size and self.f.all()):
             self.j = _observed(self.j, flat)
-            self._observe_f(problem, values[:_ROWS, 0])
+            self._observe_f(problem, values[:1024, 0])  # enough for an order of magnitude
         return values if _is_one(self.j) else values / _set(self.j)
 
     def _observe_f(self, problem: NestedExpectation, j: Array) -> None:
@@ -153,7 +148,8 @@ def _observed(known: Array, values: Array) -> Array:
     """Known units of columns, completed for columns that are not all zero."""
     with np.errstate(all="ignore"):
         scale = scale_of(values)
-    extreme = np.abs(np.frexp(scale)[1] - 1) > _ORDINARY
+    # Units stay 1 within 2^±64: bars use fourth powers, far from the end of the range at 2^±1022.
+    extreme = np.abs(np.frexp(scale)[1] - 1) > 64
     units = np.where(np.any(values, axis=0), np.where(extreme, scale, 1.0), 0.0)
     return units if known.shape != units.shape else np.where(known > 0, known, units)
 

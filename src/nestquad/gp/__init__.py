@@ -1,76 +1,36 @@
 """Gaussian processes: dense with trend and nugget, on lattices by FFT, and their lengthscales."""
 
-from nestquad.gp._dense import Hyperparameters, RestrictedLikelihood, fit_gp
-from nestquad.gp._integrated import (
-    IntegratedGP,
-    JointFit,
-    JointPriors,
-    ScoreKind,
-    fit_integrated,
-)
-from nestquad.gp._lattice import (
-    JointLikelihood,
-    LatticeLikelihood,
-    LatticeProcess,
-    PeriodicKernel,
-    fit_periodic,
-    in_lattice_order,
-    in_sequence_order,
-    interpolate,
-    lattice_steps,
-    omega,
-    refine_kernel,
-)
-from nestquad.gp._lengthscale import (
-    amplitude,
-    fit_lengthscale,
-    median_lengthscale,
-    restricted_likelihood,
-)
-from nestquad.gp._optimizer import maximum_likelihood
-from nestquad.gp._prior import Correlation, PolynomialTrend, Shape, trends
-from nestquad.gp._surrogate import (
-    Surrogate,
-    SurrogateKind,
-    first_kinds,
-    fit_surrogate,
-    near_kinds,
-)
-from nestquad.points import reversed_bits
-
-__all__ = [
-    "Correlation",
-    "Hyperparameters",
-    "IntegratedGP",
-    "JointFit",
-    "JointLikelihood",
-    "JointPriors",
-    "LatticeLikelihood",
-    "LatticeProcess",
-    "PeriodicKernel",
-    "RestrictedLikelihood",
-    "ScoreKind",
-    "Shape",
-    "Surrogate",
-    "SurrogateKind",
-    "PolynomialTrend",
-    "amplitude",
-    "first_kinds",
-    "fit_gp",
-    "fit_integrated",
-    "fit_lengthscale",
-    "fit_periodic",
-    "fit_surrogate",
-    "in_lattice_order",
-    "in_sequence_order",
-    "interpolate",
-    "lattice_steps",
-    "maximum_likelihood",
-    "median_lengthscale",
-    "near_kinds",
-    "omega",
-    "refine_kernel",
-    "restricted_likelihood",
-    "reversed_bits",
-    "trends",
-]
+from nestquad.gp._dense import Correlation as Correlation
+from nestquad.gp._dense import Hyperparameters as Hyperparameters
+from nestquad.gp._dense import PolynomialTrend as PolynomialTrend
+from nestquad.gp._dense import RestrictedLikelihood as RestrictedLikelihood
+from nestquad.gp._dense import Shape as Shape
+from nestquad.gp._dense import fit_gp as fit_gp
+from nestquad.gp._dense import trends as trends
+from nestquad.gp._integrated import IntegratedGP as IntegratedGP
+from nestquad.gp._integrated import JointFit as JointFit
+from nestquad.gp._integrated import JointPriors as JointPriors
+from nestquad.gp._integrated import ScoreKind as ScoreKind
+from nestquad.gp._integrated import fit_integrated as fit_integrated
+from nestquad.gp._lattice import JointLikelihood as JointLikelihood
+from nestquad.gp._lattice import LatticeLikelihood as LatticeLikelihood
+from nestquad.gp._lattice import LatticeProcess as LatticeProcess
+from nestquad.gp._lattice import PeriodicKernel as PeriodicKernel
+from nestquad.gp._lattice import fit_periodic as fit_periodic
+from nestquad.gp._lattice import in_lattice_order as in_lattice_order
+from nestquad.gp._lattice import in_sequence_order as in_sequence_order
+from nestquad.gp._lattice import interpolate as interpolate
+from nestquad.gp._lattice import lattice_steps as lattice_steps
+from nestquad.gp._lattice import omega as omega
+from nestquad.gp._lattice import refine_kernel as refine_kernel
+from nestquad.gp._lengthscale import amplitude as amplitude
+from nestquad.gp._lengthscale import fit_lengthscale as fit_lengthscale
+from nestquad.gp._lengthscale import median_lengthscale as median_lengthscale
+from nestquad.gp._lengthscale import restricted_likelihood as restricted_likelihood
+from nestquad.gp._optimizer import maximum_likelihood as maximum_likelihood
+from nestquad.gp._surrogate import Surrogate as Surrogate
+from nestquad.gp._surrogate import SurrogateKind as SurrogateKind
+from nestquad.gp._surrogate import first_kinds as first_kinds
+from nestquad.gp._surrogate import fit_surrogate as fit_surrogate
+from nestquad.gp._surrogate import near_kinds as near_kinds
+from nestquad.points import reversed_bits as reversed_bits

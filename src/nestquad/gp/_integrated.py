@@ -29,9 +29,17 @@ from scipy.special import ndtri, roots_hermitenorm
 from nestquad._typing import Array
 from nestquad.distributions import Independent, Law, Normal, Uniform
 from nestquad.embeddings import double_embedding, mean_embedding
-from nestquad.gp._dense import FLOOR, GP, Hyperparameters, Priors, RestrictedLikelihood
+from nestquad.gp._dense import (
+    FLOOR,
+    GP,
+    Correlation,
+    Hyperparameters,
+    PolynomialTrend,
+    Priors,
+    RestrictedLikelihood,
+    Shape,
+)
 from nestquad.gp._optimizer import maximum_likelihood
-from nestquad.gp._prior import Correlation, PolynomialTrend, Shape
 from nestquad.kernels import Gaussian, Matern
 from nestquad.points import PeriodicLattice, Stream
 

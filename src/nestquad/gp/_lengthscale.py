@@ -3,28 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import lapack
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.kernels import Kernel
 from nestquad.rules import Factor
 
-# Relative ridge while tuning: large enough for every lengthscale to factorise.
-_RIDGE = 1e-9
-_GRID = 6
-# Where to look around the best point of a grid with wide steps (of log factors).
-_BETWEEN = np.array([-2.0, -1.0, 1.0, 2.0]) / 3.0
-_WIDE = 1.0
-# Factors to try first for a kernel that is close.
-_NEAR = (0.25, 4.0)
-# Numbers of Gram matrices that are worked on together: they stay in a cache.
-_TOGETHER = 1 << 15
-# Leading nodes of each group that are used: the cost is N³.
-_MOST_NODES = 128
-# Nodes whose distances enter the median heuristic.
-_MEDIAN_NODES = 256
+
+@dataclass(frozen=True)
+class LengthscaleSettings:
+    """Numbers of the search for a lengthscale.
+
+    Attributes
+    ----------
+    ridge
+        Relative ridge while tuning: large enough for every lengthscale to factorize.
+    grid
+        Factors of the first grid.
+    between
+        Places of the second grid around the best factor, in steps of the first.
+    wide
+        Step of the first grid, of log factors, from which on there is a second.
+    near
+        Factors to try first for a kernel that is close.
+    nodes
+        Leading nodes of each group that are used: optima are flat, and the cost is N³.
+    median_nodes
+        Nodes whose distances enter the median heuristic: 32,640 pairs.
+    """
+
+    ridge: float = 1e-9
+    grid: int = 6
+    between: tuple[float, ...] = (-2 / 3, -1 / 3, 1 / 3, 2 / 3)
+    wide: float = 1.0
+    near: tuple[float, float] = (0.25, 4.0)
+    nodes: int = 128
+    median_nodes: int = 256
+
+
+_TUNING = LengthscaleSettings()
 
 
 def median_lengthscale(nodes: Array) -> float:
@@ -36,7 +57,7 @@ def median_lengthscale(nodes: Array) -> float:
     >>> median_lengthscale(np.array([[0.0], [1.0], [3.0]]))
     2.0
     """
-    nodes = np.asarray(nodes, dtype=float)[:_MEDIAN_NODES]
+    nodes = np.asarray(nodes, dtype=float)[: _TUNING.median_nodes]
     n, dim = nodes.shape
     if n < 2:
         return 1.0
@@ -103,8 +124,8 @@ def fit_lengthscale(
     # Groups of one shape are worked on together.
     alike: dict[tuple[int, ...], list[tuple[Array, Array]]] = {}
     for nodes, values in groups:
-        if (centred := _centred(values[:_MOST_NODES])) is not None:
-            alike.setdefault(centred.shape, []).append((nodes[:_MOST_NODES], centred))
+        if (centred := _centred(values[: _TUNING.nodes])) is not None:
+            alike.setdefault(centred.shape, []).append((nodes[: _TUNING.nodes], centred))
     if not alike:
         return kernel, 0.0
     stacks = [
@@ -116,7 +137,7 @@ def fit_lengthscale(
         factors = np.exp(log_factors)
         return np.asarray(sum(_scaled_likelihoods(kernel, n, v, factors) for n, v in stacks))
 
-    tried, heights = _searched(likelihoods, _NEAR if near else bounds)
+    tried, heights = _searched(likelihoods, _TUNING.near if near else bounds)
     if near and int(np.argmax(heights)) in (0, len(heights) - 1):
         tried, heights = _searched(likelihoods, bounds)
     best = int(np.argmax(heights))
@@ -134,12 +155,12 @@ def _searched(
     cost little more than one, so factors are tried in batches.
     """
     low, high = np.log(bounds)
-    tried = np.linspace(low, high, _GRID)
+    tried = np.linspace(low, high, _TUNING.grid)
     heights = likelihoods(tried)
     step = tried[1] - tried[0]
-    if step < _WIDE:
+    if step < _TUNING.wide:
         return tried, heights
-    between = tried[int(np.argmax(heights))] + step * _BETWEEN
+    between = tried[int(np.argmax(heights))] + step * np.array(_TUNING.between)
     between = between[(between > low) & (between < high)]
     tried, heights = np.append(tried, between), np.append(heights, likelihoods(between))
     order = np.argsort(tried)
@@ -171,7 +192,7 @@ def _scaled_likelihoods(kernel: Kernel, nodes: Array, values: Array, factors: Ar
     scales = np.multiply.outer(factors, np.atleast_1d(kernel.lengthscale))
     right = np.concatenate([values, np.ones((n_groups, n, 1))], axis=2)
     likelihoods = np.empty(len(factors) * n_groups)
-    together = max(1, _TOGETHER // n**2)
+    together = max(1, limits.CACHE_NUMBERS // n**2)
     for start in range(0, len(likelihoods), together):
         factor, group = np.divmod(
             np.arange(start, min(start + together, len(likelihoods))), n_groups
@@ -185,7 +206,7 @@ def _likelihoods(grams: Array, right: Array) -> Array:
     """Restricted likelihoods of Gram matrices (F, N, N), for values and a column of ones."""
     n, m = right.shape[1], right.shape[2] - 1
     diagonals = np.einsum("fii->fi", grams)
-    diagonals += _RIDGE * diagonals.mean(axis=1, keepdims=True)
+    diagonals += _TUNING.ridge * diagonals.mean(axis=1, keepdims=True)
     lower = _lower_factors(grams)
     # Row by row in memory, a lower factor is the transpose of an upper one to LAPACK.
     half = np.stack(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.optimize import minimize
 
 from nestquad._typing import Array
 from nestquad.clock import tick
@@ -42,6 +41,7 @@ def maximum_likelihood(
         The search ends with a step that gains less log likelihood than about this. Data tell gains
         of 2 apart; but steps along a ridge gain little, and many may follow.
     """
+    from scipy.optimize import minimize  # a tenth of a second to import
 
     def timed(parameters: Array) -> tuple[float, Array]:
         tick()

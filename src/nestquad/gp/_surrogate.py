@@ -10,8 +10,15 @@ from scipy.linalg import lapack
 
 from nestquad._scale import scale_of
 from nestquad._typing import Array
-from nestquad.gp._dense import GP, Hyperparameters, fit_gp
-from nestquad.gp._prior import Correlation, PolynomialTrend, Shape, trends
+from nestquad.gp._dense import (
+    GP,
+    Correlation,
+    Hyperparameters,
+    PolynomialTrend,
+    Shape,
+    fit_gp,
+    trends,
+)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ imports none of them.
 from nestquad.plots._comparison import plot_comparison as plot_comparison
 from nestquad.plots._estimate import plot_conditional as plot_conditional
 from nestquad.plots._estimate import plot_estimate as plot_estimate
+from nestquad.plots._estimate import plot_proxy as plot_proxy
+from nestquad.plots._estimate import plot_proxy_errors as plot_proxy_errors
 from nestquad.plots._estimate import plot_trace as plot_trace
-from nestquad.plots._proxy import plot_proxy as plot_proxy
-from nestquad.plots._proxy import plot_proxy_errors as plot_proxy_errors
 from nestquad.plots._style import AVERAGE as AVERAGE
 from nestquad.plots._style import INK as INK
 from nestquad.plots._style import SOFT as SOFT

@@ -2,45 +2,26 @@
 
 Every sequence is a pure function of (stream, set, index), so a chunk of points
 is described by a few integers and made where it is needed, with the same bits.
-To add one: a file here with a `Sequence`, its name in `as_sequence`, a test.
+To add one: a class here with a `Sequence` base, its name in `as_sequence`, a test.
 """
 
 from __future__ import annotations
 
 from nestquad.errors import InputError, unknown_name
-from nestquad.points._given import Given
-from nestquad.points._lattice import (
-    PERIODIZATIONS,
-    Lattice,
-    PeriodicLattice,
-    Periodization,
-    density,
-    lattice_vector,
-    moved,
-    periodic,
-    reversed_bits,
-)
-from nestquad.points._sequence import IID, Sequence
-from nestquad.points._sobol import Sobol
-from nestquad.points._stream import Stream
-
-__all__ = [
-    "IID",
-    "PERIODIZATIONS",
-    "Given",
-    "Lattice",
-    "PeriodicLattice",
-    "Periodization",
-    "Sequence",
-    "Sobol",
-    "Stream",
-    "as_sequence",
-    "density",
-    "lattice_vector",
-    "moved",
-    "periodic",
-    "reversed_bits",
-]
+from nestquad.points._lattice import PERIODIZATIONS as PERIODIZATIONS
+from nestquad.points._lattice import Lattice as Lattice
+from nestquad.points._lattice import PeriodicLattice as PeriodicLattice
+from nestquad.points._lattice import Periodization as Periodization
+from nestquad.points._lattice import density as density
+from nestquad.points._lattice import lattice_vector as lattice_vector
+from nestquad.points._lattice import moved as moved
+from nestquad.points._lattice import periodic as periodic
+from nestquad.points._lattice import reversed_bits as reversed_bits
+from nestquad.points._sequence import IID as IID
+from nestquad.points._sequence import Given as Given
+from nestquad.points._sequence import Sequence as Sequence
+from nestquad.points._sequence import Sobol as Sobol
+from nestquad.points._sequence import Stream as Stream
 
 _NAMED: dict[str, type[Sequence]] = {cls.name: cls for cls in (IID, Sobol, Lattice)}
 

@@ -15,7 +15,6 @@ Cools, Kuo and Nuyens (2006): least worst ratio to the best vector for that size
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -23,12 +22,11 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from nestquad._checks import numbers, whole
+from nestquad._checks import whole
 from nestquad._typing import Array
 from nestquad.clock import tick
 from nestquad.errors import InputError, unknown_name
-from nestquad.points._sequence import SMALLEST, Sequence, set_shifts, shifted_modulo_one
-from nestquad.points._stream import Stream
+from nestquad.points._sequence import SMALLEST, Sequence, Stream, set_shifts, shifted_modulo_one
 
 
 @dataclass(frozen=True)
@@ -44,9 +42,6 @@ class Lattice(Sequence):
     log2_max
         Base-2 logarithm of the largest number of points. Another value gives
         other points, as the vector is made for it.
-    weights
-        Importance of the coordinates, at least one for each; equal when
-        None.
 
     Notes
     -----
@@ -61,16 +56,12 @@ class Lattice(Sequence):
     """
 
     log2_max: int = 16
-    weights: tuple[float, ...] | None = None
 
     name: ClassVar[str] = "lattice"
     _more_points: ClassVar[str] = "Raise log2_max, as in Lattice(log2_max=20), or use more sets."
 
     def __post_init__(self) -> None:
         _check_log2_size("log2_max", self.log2_max)
-        if self.weights is not None:  # a list would make the dataclass unhashable
-            weights = numbers("weights", self.weights, "positive numbers, one a coordinate")
-            object.__setattr__(self, "weights", tuple(np.ravel(weights).tolist()))
 
     @property
     def max_points(self) -> int:
@@ -83,7 +74,7 @@ class Lattice(Sequence):
 
     def shifted(self, shifts: Array, indices: tuple[int, int]) -> Array:
         """Points (S, n, d) with given shifts (S, d), n from the first to before the last index."""
-        vector = lattice_vector(shifts.shape[1], self.log2_max, self.weights)
+        vector = lattice_vector(shifts.shape[1], self.log2_max)
         multiples = reversed_bits(indices[1], self.log2_max, indices[0])
         residues = multiples[:, None] * vector & (self.max_points - 1)
         return shifted_modulo_one(residues / self.max_points, shifts)
@@ -113,13 +104,11 @@ _TIE = 1e-6
 _WEIGHT = 0.1
 
 
-def lattice_vector(
-    dim: int, log2_size: int, weights: Iterable[float] | Array | None = None
-) -> NDArray[np.int64]:
+def lattice_vector(dim: int, log2_size: int) -> NDArray[np.int64]:
     """Generating vector of a rank-1 lattice that is good for every size 2**k, k <= log2_size.
 
-    Product weights γ_j > 0, at least `dim` of them, are 0.1 each when None. The vector (dim,) has
-    odd entries below 2**log2_size; that for fewer coordinates is its beginning.
+    The vector (dim,) has odd entries below 2**log2_size; that for fewer coordinates is its
+    beginning.
 
     Notes
     -----
@@ -134,19 +123,7 @@ def lattice_vector(
     if dim < 1:
         raise InputError("dim", str(dim), "at least one coordinate")
     _check_log2_size("log2_size", log2_size)
-    if weights is None:
-        gammas = np.full(dim, _WEIGHT)
-    else:
-        gammas = np.asarray(weights, dtype=np.float64)
-        if gammas.ndim != 1 or len(gammas) < dim:
-            raise InputError(
-                "weights",
-                f"an array of shape {gammas.shape}",
-                f"one weight for each of the {dim} coordinates",
-            )
-        if not np.all((gammas > 0) & np.isfinite(gammas)):
-            raise InputError("weights", repr(gammas.tolist()), "positive finite numbers")
-    return _embedded_cbc(log2_size, tuple(gammas[:dim].tolist()))
+    return _embedded_cbc(log2_size, dim)
 
 
 def _check_log2_size(argument: str, size: int) -> None:
@@ -155,34 +132,34 @@ def _check_log2_size(argument: str, size: int) -> None:
 
 
 @lru_cache(maxsize=128)
-def _embedded_cbc(log2_size: int, gammas: tuple[float, ...]) -> NDArray[np.int64]:
+def _embedded_cbc(log2_size: int, dim: int) -> NDArray[np.int64]:
     levels = _levels(log2_size)
-    best = [_smallest_errors(levels[: k + 1], gammas) for k in range(1, log2_size + 1)]
+    best = [_smallest_errors(levels[: k + 1], dim) for k in range(1, log2_size + 1)]
     lattice = _Construction(levels)
     exponents = []
-    for j, gamma in enumerate(gammas):
+    for j in range(dim):
         tick()
         worst_ratio = np.zeros(1)
-        for errors, smallest in zip(lattice.squared_errors(gamma), best, strict=True):
+        for errors, smallest in zip(lattice.squared_errors(), best, strict=True):
             worst_ratio = _repeat_to(worst_ratio, len(errors))
             np.maximum(worst_ratio, errors / smallest[j], out=worst_ratio)
         exponents.append(_first_smallest(worst_ratio))
-        lattice.append(exponents[-1], gamma)
+        lattice.append(exponents[-1])
     vector = _powers_of_five(log2_size)[exponents]
     vector.flags.writeable = False
     return vector
 
 
-def _smallest_errors(levels: list[_ResidueLevel], gammas: tuple[float, ...]) -> list[float]:
+def _smallest_errors(levels: list[_ResidueLevel], dim: int) -> list[float]:
     """Squared error after each component of the plain construction for one size."""
     lattice = _Construction(levels)
     smallest = []
-    for gamma in gammas:
+    for _ in range(dim):
         tick()
-        errors = lattice.squared_errors(gamma)[-1]
+        errors = lattice.squared_errors()[-1]
         exponent = _first_smallest(errors)
         smallest.append(float(errors[exponent]))
-        lattice.append(exponent, gamma)
+        lattice.append(exponent)
     return smallest
 
 
@@ -216,23 +193,23 @@ class _Construction:
         # in the rounding of the products themselves.
         self._excess = [np.zeros_like(level.omega) for level in levels]
 
-    def squared_errors(self, gamma: float) -> list[Array]:
+    def squared_errors(self) -> list[Array]:
         """e² with one more component 5**a, for all a: an array for each size 2, 4, 8, …."""
         errors = []
         total = np.zeros(1)
         for level, excess in zip(self._levels, self._excess, strict=True):
             spectrum = level.transform * np.fft.rfft(excess).conj()
             correlation = np.fft.irfft(spectrum, n=len(excess))
-            increment = excess.sum() + gamma * (level.omega.sum() + correlation)
+            increment = excess.sum() + _WEIGHT * (level.omega.sum() + correlation)
             total = _repeat_to(total, len(increment)) + level.multiplicity * increment
             errors.append(total / level.size)
         return errors[1:]
 
-    def append(self, exponent: int, gamma: float) -> None:
+    def append(self, exponent: int) -> None:
         """Add the component 5**exponent."""
         for level, excess in zip(self._levels, self._excess, strict=True):
             omega = np.roll(level.omega, -exponent)
-            excess += gamma * omega * (1.0 + excess)
+            excess += _WEIGHT * omega * (1.0 + excess)
 
 
 def _powers_of_five(log2_size: int) -> NDArray[np.int64]:

@@ -13,11 +13,26 @@ from nestquad._typing import Array
 from nestquad.distributions import LogNormal, Normal
 from nestquad.problem import NestedExpectation
 
-_PRICE, _VOLATILITY, _SHOCK = 100.0, 0.3, 0.2
-_TIME_OF_SHOCK, _MATURITY = 1.0, 2.0
-_LOWER_STRIKE, _UPPER_STRIKE = 50.0, 150.0
-_MIDDLE = (_LOWER_STRIKE + _UPPER_STRIKE) / 2
-_HALF_WIDTH = (_UPPER_STRIKE - _LOWER_STRIKE) / 2
+
+@dataclass(frozen=True)
+class Butterfly:
+    """Market and option of the paper, experiment “Risk Management in Finance”.
+
+    Times are in years; the option pays most at `middle` and zero beyond the strikes.
+    """
+
+    price: float = 100.0
+    volatility: float = 0.3
+    shock: float = 0.2
+    time_of_shock: float = 1.0
+    maturity: float = 2.0
+    lower_strike: float = 50.0
+    upper_strike: float = 150.0
+    middle: float = 100.0
+    half_width: float = 50.0
+
+
+_BUTTERFLY = Butterfly()
 
 
 def finance() -> NestedExpectation:
@@ -45,9 +60,9 @@ def finance() -> NestedExpectation:
     >>> problem.g(np.array([[50.0], [100.0], [150.0]]), None)
     array([-10.,  20.,   0.])
     """
-    variance = _VOLATILITY**2 * _TIME_OF_SHOCK
+    variance = _BUTTERFLY.volatility**2 * _BUTTERFLY.time_of_shock
     return NestedExpectation(
-        outer=LogNormal(math.log(_PRICE) - variance / 2, math.sqrt(variance)),
+        outer=LogNormal(math.log(_BUTTERFLY.price) - variance / 2, math.sqrt(variance)),
         inner=_price_at_maturity,
         g=_shortfall,
         f=_positive_part,
@@ -102,14 +117,14 @@ def gaussian_es(alpha: float = 0.95, s: float = 1.0) -> NestedExpectation:
 
 
 def _price_at_maturity(theta: Array) -> LogNormal:
-    variance = _VOLATILITY**2 * (_MATURITY - _TIME_OF_SHOCK)
+    variance = _BUTTERFLY.volatility**2 * (_BUTTERFLY.maturity - _BUTTERFLY.time_of_shock)
     return LogNormal(np.log(theta) - variance / 2, math.sqrt(variance))
 
 
 def _shortfall(x: Array, theta: Array) -> Array:
     price = x[..., 0]
     loss = _butterfly(price, 1.0)
-    loss -= _butterfly(price, 1.0 + _SHOCK)
+    loss -= _butterfly(price, 1.0 + _BUTTERFLY.shock)
     return loss
 
 
@@ -117,9 +132,9 @@ def _butterfly(price: Array, factor: float) -> Array:
     # The three calls add up to a tent over the middle strike. Written so, it takes one array
     # and has no cancellation at high prices.
     payoff: Array = np.asarray(factor * price)
-    payoff -= _MIDDLE
+    payoff -= _BUTTERFLY.middle
     np.abs(payoff, out=payoff)
-    np.subtract(_HALF_WIDTH, payoff, out=payoff)
+    np.subtract(_BUTTERFLY.half_width, payoff, out=payoff)
     return np.maximum(payoff, 0.0, out=payoff)
 
 

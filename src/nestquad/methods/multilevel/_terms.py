@@ -12,9 +12,15 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.accuracy import linearized_covariance
 from nestquad.evaluate import Design, Evaluations, InnerPoints, OuterPoints, call_f
-from nestquad.gp import median_lengthscale
+from nestquad.kernels import Kernel
 from nestquad.methods.multilevel._levels import fit_decay
-from nestquad.methods.nested import describe_rules, interpolation_variance, weighted_sum
+from nestquad.methods.nested import (
+    KernelRuleByTheta,
+    describe_rules,
+    interpolation_variance,
+    tune_on_roughest,
+    weighted_sum,
+)
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature, nodes_on
 from nestquad.result import OuterSample
@@ -224,7 +230,8 @@ def shared_terms(
     sizes = sorted({m for part in f[base:] for m in halvings(len(part))}, reverse=True)
     n = sizes[0]
     points = first_of(points, n)
-    outer = _tuned_outer(outer, points, f[base])
+    spread = f[base].std(axis=0)
+    outer = tune_on_roughest(outer, points, f[base] / np.where(spread > 0, spread, 1.0))
     at = outer_nodes(outer, points)
     rules = dict(zip(sizes, outer.rules(at, sizes, problem.outer_law), strict=True))
     levels = [
@@ -302,30 +309,6 @@ def _rms(change: Array) -> float:
     return largest * float(np.sqrt(np.mean((change / max(largest, 1e-300)) ** 2)))
 
 
-def _tuned_outer(
-    recipe: KernelQuadrature, points: OuterPoints, f_values: Array
-) -> KernelQuadrature:
-    """Tuned on the answer (of the first 8) that asks for the roughest kernel: all share it.
-
-    A pooled likelihood would follow the smooth answers, not the rough one.
-    """
-    spread = f_values.std(axis=0)
-    columns = np.flatnonzero(spread > 1e-13 * np.abs(f_values).max())[:8]
-    nodes = outer_nodes(recipe, points)
-    if columns.size == 0:
-        return recipe.tuned([(nodes, f_values[:, :1])])
-    tuned = [recipe.tuned([(nodes, f_values[:, [k]] / spread[k])]) for k in columns]
-
-    def roughness(candidate: KernelQuadrature) -> tuple[float, float]:
-        assert candidate.kernel is not None
-        relative = np.min(candidate.kernel.lengthscale) / median_lengthscale(
-            outer_nodes(candidate, points)
-        )
-        return candidate.kernel.smoothness(nodes.shape[1]), float(relative)
-
-    return min(tuned, key=roughness)
-
-
 def _first_usable(
     problem: NestedExpectation, j: Sequence[Array], f: Sequence[Array], theta: Array
 ) -> int:
@@ -365,3 +348,61 @@ def outer_nodes(recipe: KernelQuadrature, points: OuterPoints) -> Array:
 
 def repeated(weights: Array, like: Array) -> Array:
     return np.repeat(weights[:, None], like.shape[1], axis=1)
+
+
+def independent_terms(
+    evaluations: Evaluations, inner: KernelQuadrature, outer: KernelQuadrature
+) -> Terms:
+    """Levels as published: independent θ for each level, independent inner points for each θ."""
+    problem = evaluations.problem
+    grids = evaluations.design.grids
+    last = len(grids) - 1
+    theta = evaluations.outer(last).theta[:8]  # rows on which the inner λ_0 is chosen
+    points = evaluations.inner(theta, (0, len(theta)), last)
+    recipe = inner.tuned(
+        [
+            (nodes, block.reshape(len(block), -1))
+            for nodes, block in zip(
+                nodes_on(inner.space, points.uniform, points.x),
+                evaluations.values(len(theta), last),
+                strict=False,
+            )
+        ]
+    )
+    levels: list[LevelTerm] = []
+    described: list[Rule] = []
+    sample: OuterSample | None = None
+    for level, grid in enumerate(grids):
+        sizes = (grid.n_inner,) if level == 0 else (grid.n_inner, grids[level - 1].n_inner)
+        j = evaluations.fold(KernelRuleByTheta(recipe, sizes, True), level)
+        outer_points = first_of(evaluations.outer(level), len(j))
+        f = [call_f(problem, part, outer_points.theta) for part in np.moveaxis(j, 1, 0)]
+        nodes = outer_nodes(outer, outer_points)
+        tuned = outer.tuned([(nodes, f[0])])
+        assert tuned.kernel is not None
+        n, dim = nodes.shape
+        tuned = replace(tuned, regularization=_outer_lambda(tuned.kernel, n, dim))
+        parts = halvings(n)
+        rules = dict(zip(parts, tuned.rules(nodes, parts, problem.outer_law), strict=True))
+        levels.append(make_term(grid.n_inner, f[0] - f[1] if level else f[0], rules, tuned, nodes))
+        described.append(rules[n])
+        if sample is None:
+            weights = repeated(rules[n].weights, f[0])
+            sample = OuterSample(outer_points.theta, j[:, 0], f[0], weights)
+    assert sample is not None
+    return Terms(
+        levels,
+        sample.j,
+        {"kernel": f"{recipe.kernel!r} on {recipe.space}, median lengthscale for each theta"},
+        {"kernel": f"{outer.kernel!r} on {outer.space}", **describe_rules(described)},
+        sample,
+        [],
+        {"outer": max(rule.sum_abs_weights for rule in described)},
+    )
+
+
+def _outer_lambda(kernel: Kernel, n: int, dim: int) -> float:
+    """λ_Θ ∝ T^(-2s/(2s + d)): more than for exact values, since corrections are noisy in θ."""
+    s = kernel.smoothness(dim)
+    exponent = 1.0 if np.isinf(s) else 2.0 * s / (2.0 * s + dim)
+    return float(0.01 * n**-exponent)  # the paper leaves λ_0 open

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from nestquad import limits
-from nestquad._checks import number
+from nestquad._checks import number, whole
 from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError, call_f, outer_points
@@ -94,13 +94,9 @@ class MLMC(Method[LevelSummary]):
     decay: float = 1.5
 
     def __post_init__(self) -> None:
-        fewest = {"n_coarsest": 1, "n_levels": 2}
-        for argument, least in fewest.items():
-            size = getattr(self, argument)
-            if size is None and argument == "n_levels":
-                continue
-            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < least:
-                raise InputError(argument, repr(size), f"an integer of at least {least}")
+        whole("n_coarsest", self.n_coarsest, "an integer of at least 1", below=np.inf)
+        if self.n_levels is not None:
+            whole("n_levels", self.n_levels, "an integer of at least 2", least=2, below=np.inf)
         number("decay", self.decay)
 
     @classmethod

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from nestquad import limits
+from nestquad._checks import choice, whole
 from nestquad._typing import Array
 from nestquad.accuracy import size_of
 from nestquad.errors import InputError
@@ -23,8 +24,7 @@ from nestquad.methods._events import (
     unseen_value_errors,
 )
 from nestquad.methods._method import Goal, Method, Turn, assembled
-from nestquad.methods.nested._inner import InnerFit, noise_changes
-from nestquad.methods.nested._outer import OuterFit, cancellation
+from nestquad.methods.nested._stages import InnerFit, OuterFit, cancellation, noise_changes
 from nestquad.points import Given, Sequence, as_sequence
 from nestquad.problem import NestedExpectation
 from nestquad.result import OuterSample
@@ -112,24 +112,15 @@ class NestedRule(Method[NestedState]):
 
     def __post_init__(self) -> None:
         for argument in ("n_outer", "n_inner"):
-            size = getattr(self, argument)
-            if size is not None and (not isinstance(size, int | np.integer) or size < 2):
-                raise InputError(
-                    argument,
-                    repr(size),
-                    "an integer of at least 2",
-                    "With a single point there is nothing to estimate an error from.",
-                )
+            if (size := getattr(self, argument)) is not None:
+                whole(argument, size, "an integer of at least 2", least=2, below=np.inf)
         as_sequence(self.outer_points)
         as_sequence(self.inner_points)
         sharing = self.sharing
         if isinstance(sharing, str):
-            if sharing not in ("auto", "independent", "shared"):
-                raise InputError(
-                    "sharing", repr(sharing), "'auto', 'independent', 'shared' or a pool size"
-                )
-        elif not isinstance(sharing, int | np.integer) or sharing < 1:
-            raise InputError("sharing", repr(sharing), "a pool size of at least 1")
+            choice("sharing", sharing, ("auto", "independent", "shared"))
+        else:
+            whole("sharing", sharing, "a name, or a pool size of at least 1", below=np.inf)
         if self.jackknife and sharing != "independent":
             raise InputError(
                 "jackknife",

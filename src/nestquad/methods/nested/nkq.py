@@ -14,8 +14,14 @@ from nestquad.errors import InputError
 from nestquad.evaluate import Evaluations, InnerPoints, OuterPoints
 from nestquad.kernels import Gaussian, Kernel, Matern
 from nestquad.methods.nested._base import SETTINGS, NestedRule, Sharing
-from nestquad.methods.nested._inner import InnerFit, KernelRuleByTheta, WeightedRule
-from nestquad.methods.nested._outer import OuterFit, describe_rules, kernel_outer
+from nestquad.methods.nested._stages import (
+    InnerFit,
+    KernelRuleByTheta,
+    OuterFit,
+    WeightedRule,
+    describe_rules,
+    kernel_outer,
+)
 from nestquad.methods.nested.nqmc import balanced_split
 from nestquad.points import Sequence
 from nestquad.problem import NestedExpectation

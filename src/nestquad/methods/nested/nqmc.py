@@ -9,8 +9,7 @@ from typing import ClassVar
 from nestquad._typing import Array
 from nestquad.evaluate import Evaluations
 from nestquad.methods.nested._base import NestedRule, Sharing
-from nestquad.methods.nested._inner import InnerFit, MeanRule
-from nestquad.methods.nested._outer import OuterFit, mean_outer
+from nestquad.methods.nested._stages import InnerFit, MeanRule, OuterFit, mean_outer
 from nestquad.points import Sequence
 
 __all__ = ["NQMC", "balanced_split"]

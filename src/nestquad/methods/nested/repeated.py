@@ -14,7 +14,7 @@ from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
 from nestquad.methods._events import NO_VARIATION
 from nestquad.methods._method import Goal, Method, Turn
-from nestquad.methods.nested._inner import MeanRule
+from nestquad.methods.nested._stages import MeanRule
 from nestquad.points import IID, Sequence, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.repeated import RepeatedExpectation

@@ -1,10 +1,11 @@
-"""Normal, log-normal and Student t laws, with standard deviations or full covariances."""
+"""Uniform, normal, log-normal and Student t laws, weighted samples, and independent products."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -19,7 +20,63 @@ from nestquad.distributions._law import (
     frozen_array,
     parameters,
 )
-from nestquad.errors import InputError, NumericalError, UnsupportedError
+from nestquad.errors import InputError, NumericalError
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Uniform(Law):
+    """The uniform law on a box.
+
+    Parameters
+    ----------
+    low, high
+        Ends of the box: scalar, (d,) for one law, (T, d) for a batch of T laws.
+    dim
+        Number of coordinates, where the ends do not say it.
+
+    Attributes
+    ----------
+    low, high
+        The ends, both of shape (d,) or (T, d).
+
+    Examples
+    --------
+    >>> from nestquad.distributions import Uniform
+    >>> law = Uniform([0.0, -1.0], [1.0, 1.0])
+    >>> law.from_uniform([[0.5, 0.25]])
+    array([[ 0.5, -0.5]])
+    """
+
+    low: Array
+    high: Array
+
+    _shown: ClassVar[tuple[str, ...]] = ("low", "high")
+
+    def __init__(self, low: ArrayLike = 0.0, high: ArrayLike = 1.0, dim: int | None = None) -> None:
+        lower, upper = parameters(dim, low=low, high=high)
+        wrong = lower >= upper
+        if wrong.any():
+            at = tuple(np.argwhere(wrong)[0].tolist())
+            raise InputError(
+                "high",
+                f"low = {lower[at]:g}, high = {upper[at]:g} at index {list(at)}",
+                "low < high in every coordinate",
+            )
+        with np.errstate(over="ignore"):
+            if not np.isfinite(upper - lower).all():
+                raise InputError("high", "a box wider than the largest float", "a smaller box")
+        self._set(low=lower, high=upper)
+
+    def _from_uniform(self, u: Array) -> Array:
+        low, high = self.low[..., None, :], self.high[..., None, :]
+        # Never outside the box, also after rounding: for u <= 1 - 2**-53 the rounded
+        # product is at most the exact high - low, and adding low is monotone.
+        x: Array = (high - low) * u
+        x += low
+        return x
+
+    def _to_uniform(self, x: Array) -> Array:
+        return np.asarray((x - self.low) / (self.high - self.low))
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -87,10 +144,6 @@ class Normal(Law):
             vars(self).update(sd=None, cov=covariance, chol=factor)
         self._set(loc=loc)
 
-    def mean(self) -> Array:
-        """Return the mean, (d,) or (T, d)."""
-        return self.loc.copy()
-
     def _from_uniform(self, u: Array) -> Array:
         return self._from_normal(ndtri(u))
 
@@ -129,8 +182,6 @@ class LogNormal(Law):
     >>> law = LogNormal(0.0, 0.5)
     >>> law.from_uniform([[0.5]])
     array([[1.]])
-    >>> law.mean().round(6)
-    array([1.133148])
 
     Two correlated assets with volatilities of 20 % and 30 %:
 
@@ -158,10 +209,6 @@ class LogNormal(Law):
         log = Normal(mean, sd, cov, dim)
         vars(self).update(sd=log.sd, cov=log.cov, chol=log.chol, _log=log)
         self._set(loc=log.loc)
-
-    def mean(self) -> Array:
-        """Return exp(loc + sd²/2), (d,) or (T, d)."""
-        return _exp(self.loc + np.square(standard_deviation(self)) / 2)
 
     def _from_uniform(self, u: Array) -> Array:
         return self._from_normal(ndtri(u))
@@ -226,12 +273,6 @@ class MultivariateT(Law):
         center, scale, factor = _covariance_and_factor("loc", loc, "shape", shape, None)
         vars(self).update(shape=scale, chol=factor, df=float(freedom))
         self._set(loc=center)
-
-    def mean(self) -> Array:
-        """Return the mean, (d,) or (T, d); `UnsupportedError` where df ≤ 1."""
-        if self.df <= 1:
-            raise UnsupportedError(f"A Student t law with df={self.df:g} ≤ 1 has no mean.")
-        return self.loc.copy()
 
     def _from_uniform(self, u: Array) -> Array:
         y = np.empty_like(u)
@@ -403,3 +444,212 @@ def _semidefinite_factor(name: str, matrix: Array, item: list[int]) -> Array:
 
 def _item(index: list[int]) -> str:
     return f"in batch item {index[0]}, " if index else ""
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Empirical(Law):
+    """The discrete law of weighted samples.
+
+    Parameters
+    ----------
+    samples
+        (n, d) for one law, (T, n, d) for a batch of T laws.
+    weights
+        (n,), shared by a batch, or (T, n); not negative, normalised to sum 1.
+        Equal if not given.
+
+    Attributes
+    ----------
+    samples, weights
+        As given, weights of shape (n,) or (T, n). Samples of one coordinate are
+        sorted (their weights with them), so that the transport is the quantile
+        function.
+
+    Notes
+    -----
+    There is one driving variable: ``base_dim == 1``. In several coordinates the
+    samples keep their order, as there is no natural one.
+
+    Cost: O(log n) for each point.
+
+    Examples
+    --------
+    >>> from nestquad.distributions import Empirical
+    >>> law = Empirical([[3.0], [1.0], [2.0]], weights=[2, 1, 1])
+    >>> law.from_uniform([[0.2], [0.4], [0.9]]).ravel()
+    array([1., 2., 3.])
+    >>> law.mean()
+    array([2.25])
+    """
+
+    samples: Array
+    weights: Array
+    _cumulative: Array
+
+    def __init__(self, samples: ArrayLike, weights: ArrayLike | None = None) -> None:
+        values = numbers("samples", samples, copy=False)
+        if values.ndim not in (2, 3):
+            raise InputError(
+                "samples",
+                f"shape {values.shape}",
+                "(n, d) for one law or (T, n, d) for T laws",
+                "For samples of one coordinate add a last axis: samples[:, None].",
+            )
+        check_parameter("samples", values)
+        mass = _masses(weights, values.shape)
+        if values.shape[-1] == 1:
+            order = np.argsort(values[..., 0], axis=-1, kind="stable")
+            values = np.take_along_axis(values, order[..., None], axis=-2)
+            if weights is not None:
+                mass = np.take_along_axis(np.broadcast_to(mass, values.shape[:-1]), order, axis=-1)
+        # Dividing the running sum by its last term makes it end at exactly 1, also
+        # before trailing samples of weight 0, which are never drawn.
+        cumulative = np.cumsum(mass, axis=-1)
+        total = cumulative[..., -1:]
+        vars(self).update(
+            samples=frozen_array(values),
+            weights=frozen_array(np.broadcast_to(mass / total, values.shape[:-1])),
+            dim=values.shape[-1],
+            base_dim=1,
+            batch=values.shape[0] if values.ndim == 3 else None,
+            _cumulative=frozen_array(cumulative / total),
+        )
+
+    def mean(self) -> Array:
+        """Return the weighted mean, (d,) or (T, d)."""
+        total: Array = np.einsum("...n,...nd->...d", self.weights, self.samples)
+        return total
+
+    def _from_uniform(self, u: Array) -> Array:
+        levels = u[..., 0]
+        if self._cumulative.ndim == 1:
+            index = np.searchsorted(self._cumulative, levels)
+            if self.batch is None:
+                return self.samples[index]
+        else:
+            rows = np.broadcast_to(levels, (len(self._cumulative), levels.shape[-1]))
+            index = np.array(
+                [np.searchsorted(c, row) for c, row in zip(self._cumulative, rows, strict=True)]
+            )
+        return self.samples[np.arange(len(self.samples))[:, None], index]
+
+
+def _masses(weights: ArrayLike | None, shape: tuple[int, ...]) -> Array:
+    """Check the weights; (n,) or (T, n)."""
+    if weights is None:
+        return np.ones(shape[-2])
+    mass = numbers("weights", weights, copy=False)
+    if mass.shape not in (shape[-2:-1], shape[:-1]):
+        accepted = " or ".join(dict.fromkeys([str(shape[-2:-1]), str(shape[:-1])]))
+        raise InputError("weights", f"shape {mass.shape}", f"{accepted} for samples of {shape}")
+    check_parameter("weights", mass)
+    if (mass < 0).any():
+        at = np.argwhere(mass < 0)[0].tolist()
+        raise InputError("weights", f"a negative weight at index {at}", "weights of at least 0")
+    sums = mass.sum(axis=-1)
+    if not (np.isfinite(sums) & (sums > 0)).all():
+        raise InputError("weights", "a sum that is zero or overflows", "a positive finite sum")
+    return mass
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Independent(Law):
+    """Independent laws whose coordinates stand side by side.
+
+    Parameters
+    ----------
+    *laws
+        Laws; batches have the same T, single laws and batches of one are shared
+        by all T. An `Independent` among them is taken apart.
+
+    Attributes
+    ----------
+    laws
+        The parts, none of them an `Independent`.
+
+    Notes
+    -----
+    `dim` and `base_dim` are sums over the parts, and the
+    driving variables are dealt out in the order of the parts.
+
+    Examples
+    --------
+    >>> from nestquad.distributions import Independent, Normal, Uniform
+    >>> law = Independent(Uniform(0, 4), Normal([1.0, 2.0]))
+    >>> law.from_uniform([[0.25, 0.5, 0.5]])
+    array([[1., 1., 2.]])
+    """
+
+    laws: tuple[Law, ...]
+
+    def __init__(self, *laws: Law) -> None:
+        parts: list[Law] = []
+        for i, law in enumerate(laws):
+            if not isinstance(law, Law):
+                raise InputError(
+                    f"laws[{i}]",
+                    type(law).__name__,
+                    "a law of nestquad",
+                    "A tuple of laws and frozen scipy.stats distributions is taken wherever a law "
+                    "is; nestquad.distributions.as_law turns one into a law.",
+                )
+            parts.extend(law.laws if isinstance(law, Independent) else [law])
+        if not parts:
+            raise InputError("laws", "none", "at least one law")
+        dims = [law.dim for law in parts]
+        base: Literal["uniform", "normal"] = (
+            "normal" if all(law.base == "normal" for law in parts) else "uniform"
+        )
+        vars(self).update(
+            laws=tuple(parts),
+            dim=None if None in dims else sum(d for d in dims if d is not None),
+            base_dim=sum(law.base_dim for law in parts),
+            batch=common_batch("laws", [law.batch for law in parts]),
+            base=base,
+            has_transport=all(law.has_transport for law in parts),
+        )
+
+    def _for_batch(self, batch: int | None, argument: str) -> Law:
+        super()._for_batch(batch, argument)
+        bound = [law if law.batch else law._for_batch(batch, argument) for law in self.laws]
+        return Independent(*bound)
+
+    def _from_uniform(self, u: Array) -> Array:
+        return self._split_and_join(u, lambda law, part: law._from_uniform(part))
+
+    def _from_normal(self, z: Array) -> Array:
+        return self._split_and_join(z, lambda law, part: law._from_normal(part))
+
+    def _sample(self, n: int, rng: np.random.Generator) -> Array:
+        parts = []
+        for law in self.laws:
+            if self.batch is None or law.batch == self.batch:
+                parts.append(law._sample(n, rng))
+            else:
+                # The draws of a shared part differ from law to law of the batch.
+                draws = law._sample(self.batch * n, rng)
+                parts.append(draws.reshape(self.batch, n, draws.shape[-1]))
+        return _side_by_side(parts)
+
+    def _to_uniform(self, x: Array) -> Array:
+        if self.dim is None:
+            return super()._to_uniform(x)
+        return self._split_and_join(x, lambda law, part: law._to_uniform(part), points=True)
+
+    def _split_and_join(
+        self, rows: Array, each: Callable[[Law, Array], Array], *, points: bool = False
+    ) -> Array:
+        """Apply `each` part to its columns of the driving variables, or of the points."""
+        widths = [(law.dim if points else law.base_dim) or 0 for law in self.laws]
+        columns = np.split(rows, np.cumsum(widths)[:-1], axis=-1)
+        return _side_by_side([each(*pair) for pair in zip(self.laws, columns, strict=True)])
+
+    def __repr__(self) -> str:
+        return f"Independent({', '.join(map(repr, self.laws))})"
+
+
+def _side_by_side(parts: list[Array]) -> Array:
+    lead = np.broadcast_shapes(*(part.shape[:-1] for part in parts))
+    return np.concatenate(
+        [np.broadcast_to(part, (*lead, part.shape[-1])) for part in parts], axis=-1
+    )

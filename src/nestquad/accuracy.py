@@ -1,19 +1,202 @@
-"""Sample sizes of the theory for a given accuracy."""
+"""Accuracy: error propagation, calibration of bars, smoothness of f, sample sizes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import stdtrit
 
 from nestquad._checks import choice, number, numbers, whole
+from nestquad._typing import Array
 from nestquad.errors import InputError, unknown_name
+from nestquad.evaluate import call_f, f_or_nan
+from nestquad.problem import NestedExpectation
+from nestquad.result import NORMAL_95, Estimate
+
+
+def linearized_covariance(
+    finish: Callable[[Array], Array], answers: Array, covariance: Array
+) -> Array:
+    """Directions (k, q) of the final answers whose products give their covariance.
+
+    The q expectations have the given covariance; `finish` (the problem's combine) is linearised
+    over one standard deviation in each principal direction, which for a maximum says more than
+    its derivative at the point.
+    """
+    eigenvalues, vectors = np.linalg.eigh(covariance)
+    steps = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
+    columns = [
+        np.atleast_1d(finish(answers + step) - finish(answers - step)) / 2.0 for step in steps.T
+    ]
+    return np.stack(columns, axis=1)
+
+
+def size_of(directions: Array) -> float:
+    """The largest standard deviation that directions (k, m) of an error add up to."""
+    return float(np.sqrt((directions**2).sum(axis=1)).max(initial=0.0))
+
+
+def finite_average(f: Array, weights: Array) -> Array:
+    """Weighted average (q,) of f (M, q) over the rows in which f is finite.
+
+    Draws of J that only serve an error bar may leave the domain of f.
+    """
+    usable = np.isfinite(f).all(axis=1)
+    if usable.all():
+        return np.asarray(weights @ f / weights.sum())
+    if not usable.any():
+        return np.full(f.shape[1], np.nan)
+    return np.asarray(weights[usable] @ f[usable] / weights[usable].sum())
+
+
+def replicate_errors(finals: Array) -> Array:
+    """Directions (k, R) of the error of a mean over R independent replicates (k, R)."""
+    n = finals.shape[1]
+    deviations = finals - finals.mean(axis=1, keepdims=True)
+    # Student's t: the standard error has few degrees of freedom.
+    few = stdtrit(n - 1, 0.975) / stdtrit(np.inf, 0.975)
+    return np.asarray(few * deviations / np.sqrt(n * (n - 1)))
+
+
+def propagated(problem: NestedExpectation, answers: Array, changes: Array) -> Array:
+    """Changes (…, q) of the q expectations as changes (…, k) of the final answers."""
+    if problem.combine is None:
+        return changes
+    center = np.atleast_1d(problem.finish(answers))
+    rows = [problem.finish(answers + row) - center for row in changes.reshape(-1, answers.size)]
+    return np.reshape(rows, (*changes.shape[:-1], center.size))
+
+
+def tail_index(residuals: Array) -> float:
+    """Order below which moments of residuals (n, p) exist: Hill's estimator on the largest 1 %.
+
+    Hill (1975), A simple general approach to inference about the tail of a distribution.
+
+    The least over outputs; at least 16 residuals count.
+    """
+    sizes = np.sort(np.abs(residuals), axis=0)[::-1]
+    count = min(max(16, len(sizes) // 100), len(sizes) - 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        excess = np.log(sizes[:count] / sizes[count]).mean(axis=0)
+    excess = np.where(sizes[count] > 0, excess, np.where(sizes[0] > 0, np.inf, 0.0))
+    return float(1.0 / max(float(excess.max()), 1e-9))
+
+
+def degrees_of_freedom(influence: Sequence[Array]) -> float:
+    """Degrees of freedom of a sum of means of draws, from their influences (k, n) on the answers.
+
+    The variance estimate of n draws with kurtosis κ has a relative variance of (κ − 1)/n, a χ²
+    variable with ν degrees of freedom one of 2/ν. Few draws, and few that carry all the variance,
+    both mean few degrees of freedom (Satterthwaite 1946, An approximate distribution of estimates
+    of variance components). The least over the answers.
+    """
+    total = sum((part**2).sum(axis=1) for part in influence)
+    excess = sum(
+        np.maximum((part**4).sum(axis=1) - (part**2).sum(axis=1) ** 2 / part.shape[1], 0.0)
+        for part in influence
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        freedom = np.where(excess > 0, 2.0 * total**2 / excess, np.inf)
+    return float(np.clip(np.min(freedom), 2.0, 1e9))
+
+
+def characteristics(problem: NestedExpectation, estimate: Estimate) -> list[str]:
+    """Notes for the user on jumps, kinks and the domain of f, and the influence of θ."""
+    sample = estimate.sample
+    if sample is None or len(sample.j) < 4:
+        return []
+    half, value = NORMAL_95 * np.asarray(estimate.std_error), np.abs(np.asarray(estimate.value))
+    if not (half <= 0.5 * value).all():  # too little is known of J to describe it
+        return []
+    notes = []
+    positive = bool(sample.j.min() > 0) and not takes(problem, -sample.j)
+    order = order_of_smoothness(problem, sample.j, logarithmic=positive)
+    if order == 0:
+        notes.append(
+            "f is discontinuous where J can be: quadrature of f(J) would be slow; for P(J > c), "
+            "nestquad.risk places evaluations near c"
+        )
+    elif order == 1:
+        notes.append("f has kinks where J can be: quadrature of f(J) would be slow")
+    if positive:
+        notes.append("f is defined for J > 0 only: errors of J near zero count most")
+    j = sample.j.reshape(len(sample.j), -1)
+    weights = sample.weights.mean(axis=1) / sample.weights.mean(axis=1).sum()
+    mean = weights @ j
+    spread = np.sqrt(np.maximum(weights @ (j - mean) ** 2, 0.0))
+    if (spread <= 1e-3 * np.maximum(np.abs(mean), 1e-300)).all():
+        notes.append("theta has next to no influence on J")
+    return notes
+
+
+def order_of_smoothness(problem: NestedExpectation, j: Array, *, logarithmic: bool = False) -> int:
+    """0 if f jumps between values that J (T,) or (T, p) takes, 1 if it has kinks, 2 if neither.
+
+    Along segments between pairs of these values, f is cheap to evaluate. Its largest second
+    difference with a step h is of the order of h^0 at a jump, h at a kink, h² where f is smooth;
+    two steps tell which. `logarithmic` steps are equal in log J.
+    """
+    order = np.argsort(j.reshape(len(j), -1)[:, 0], kind="stable")
+    picked = np.linspace(0, len(j) - 1, 33).astype(int)
+    # Pairs far apart, so that together the segments cross most values of J.
+    ends = j[order[picked[:-1]]], j[order[picked[::-1][:-1]]]
+    low, high = (np.log(end) for end in ends) if logarithmic else ends
+    sizes = [_second_difference(problem, low, high, n, logarithmic) for n in (128, 2048)]
+    if not np.isfinite(sizes).all() or sizes[1] <= 0:
+        return 2
+    exponent = np.log(sizes[0] / sizes[1]) / np.log(16.0)
+    return int(np.clip(np.round(exponent), 0, 2))
+
+
+def order_near(problem: NestedExpectation, j: Array) -> int:
+    """Order of smoothness of f where J (T,) or (T, p) can be, and a little beyond, in its tails."""
+    wide = np.concatenate([j, 2.0 * j - j.mean(axis=0)])
+    positive = j[(j > 0).reshape(len(j), -1).all(axis=1)]
+    if j.min() >= 0 and len(positive) > 32 and not takes(problem, -j):
+        return order_of_smoothness(problem, positive, logarithmic=True)
+    return order_of_smoothness(problem, wide if takes(problem, wide) else j)
+
+
+def is_discontinuous(problem: NestedExpectation, j: Array) -> bool:
+    """Whether f jumps where J (T,) or (T, p) can be, or a little beyond."""
+    return order_near(problem, j) == 0
+
+
+def _second_difference(
+    problem: NestedExpectation, low: Array, high: Array, n: int, logarithmic: bool
+) -> float:
+    """The largest over the segments from low to high in n steps, relative to the range of f."""
+    t = np.linspace(0.0, 1.0, n + 1).reshape(-1, *[1] * low.ndim)
+    points = low + t * (high - low)
+    if logarithmic:
+        points = np.exp(points)
+    shape = points.shape[:2]
+    flat = points.reshape(-1, *points.shape[2:])
+    f = call_f(problem, flat, flat.reshape(len(flat), -1), require_finite=False)
+    f = f.reshape(*shape, -1)
+    with np.errstate(invalid="ignore"):  # infinite values of f are left out
+        scale = np.ptp(f, axis=(0, 1))
+        size = np.abs(np.diff(f, 2, axis=0)).max(axis=(0, 1)) / np.where(scale > 0, scale, 1.0)
+    # Rounding is no kink.
+    return float(np.where(size > 1e-11, size, 0.0).max())
+
+
+def needs_positive(problem: NestedExpectation) -> bool:
+    """Whether f takes J = 1 and not J = 0, as a logarithm, for one output or up to eight."""
+    shapes = [(1,), *((1, p) for p in range(2, 9))]
+    return any(takes(problem, np.ones(s)) and not takes(problem, np.zeros(s)) for s in shapes)
+
+
+def takes(problem: NestedExpectation, j: Array) -> bool:
+    """Whether f is finite at all of J (T,) or (T, p)."""
+    return bool(np.isfinite(f_or_nan(problem, j)).all())
+
 
 _METHODS = ("nmc", "nqmc", "nkq", "mlmc", "mlkq")
 _REGIMES = ("smooth", "lipschitz")
-_MIN_OUTER = 2  # one θ shows no spread over θ
 _MIN_RELATIVE_ERROR = 1e-15  # below that float64 has no digits left
 
 
@@ -202,7 +385,7 @@ def _single(
     return Allocation(
         method,
         float(delta),
-        n_outer=max(_whole(n_outer), _MIN_OUTER),
+        n_outer=max(_whole(n_outer), 2),
         n_inner=max(_whole(n_inner), 1),
         levels=(),
         exponent=exponent,
@@ -216,7 +399,7 @@ def _multilevel(
     for n_inner, n_outer in sizes:
         # A level with no more inner points than the last corrects no bias.
         fewest = levels[-1].n_inner + 1 if levels else 1
-        levels.append(Level(max(_whole(n_inner), fewest), max(_whole(n_outer), _MIN_OUTER)))
+        levels.append(Level(max(_whole(n_inner), fewest), max(_whole(n_outer), 2)))
     return Allocation(method, float(delta), None, None, tuple(levels), exponent)
 
 
