@@ -27,7 +27,6 @@ from nestquad.methods.learned import (
     LSMC,
     JointLattice,
     JointProcess,
-    LearnedDesign,
     LearnedMethod,
     n_draws,
 )
@@ -38,8 +37,7 @@ from nestquad.result import Estimate
 
 __all__ = ["Auto"]
 
-# The first candidate goes on alone, with no fresh draws that check it, if its half-width is this
-# small beside the spread of f(J).
+# The first candidate goes on alone if its half-width is this small beside the spread of f(J).
 _CONVINCING = 0.001
 Part: TypeAlias = tuple[Method[Any], Design]
 Methods: TypeAlias = tuple[Method[Any], ...]
@@ -263,9 +261,7 @@ class _Contest:
             if method != first.method and design.n_evaluations <= left:
                 pilots.append((method, design))
                 left -= design.n_evaluations
-        if not pilots or (self.bounded and first.is_within(0.1) and self._halves(first, pilots)):
-            return None
-        return Portfolio.of(self._checked(first, pilots))
+        return Portfolio.of((*self.parts, *pilots)) if pilots else None
 
     def hopeful(self) -> list[Candidate]:
         """Candidates that may still give the answer: believed, or too small to be judged."""
@@ -352,30 +348,6 @@ class _Contest:
         learned = isinstance(first.method, LearnedMethod)
         reserved = n_draws(self.problem, budget) if learned else 0
         return min(0.4 * budget, budget - spent - reserved)
-
-    def _halves(self, first: Candidate, pilots: Sequence[Part]) -> bool:
-        """Whether pilots would cost half of the points of a lattice, which doubles."""
-        rest = (self.goal.budget or 0) - first.n
-        cost = sum(design.n_evaluations for _, design in pilots)
-        alone, beside = (first.grown(self.problem, self.goal, left) for left in (rest, rest - cost))
-        largest = beside.n_evaluations if beside else first.n
-        return alone is not None and alone.n_evaluations > 1.5 * largest
-
-    def _checked(self, first: Candidate, pilots: Sequence[Part]) -> list[Part]:
-        """All pilots, and fresh draws for all that learn, where f is sensitive for the first."""
-        parts = [*self.parts, *pilots]
-        if first.turn is None or not isinstance(first.method, LearnedMethod) or first.n_draws:
-            return parts
-        # As many as the first candidate has left room for.
-        others = sum(design.n_evaluations for _, design in pilots)
-        n = n_draws(self.problem, (self.goal.budget or 0) - others if self.bounded else 2 * first.n)
-        if not n:
-            return parts
-        checks = first.method.checked(self.problem, first.turn, n).checks
-        return [
-            (m, LearnedDesign.of(d.learning, checks) if isinstance(d, LearnedDesign) else d)
-            for m, d in parts
-        ]
 
 
 @dataclass(frozen=True)
