@@ -176,9 +176,8 @@ def test_a_group_is_left_out_of_a_ridge():
     columns = found.table.matrix(model.fit.terms)[kept]
     # The mean, which is not shrunk, is that of all values.
     mean = model.fit.weights @ values / model.fit.weights.sum()
-    gram = columns.T @ (own[:, None] * columns) + own.sum() * model.fit.penalty * np.eye(
-        len(change)
-    )
+    penalty = own.sum() * model.fit.penalty
+    gram = columns.T @ (own[:, None] * columns) + penalty * np.eye(len(change))
     expected = np.linalg.solve(gram, columns.T @ (own * (values[kept] - mean)))
     expected[model.fit.terms.index(())] += mean
     np.testing.assert_allclose(model.coefficients + change, expected, atol=1e-8)

@@ -153,12 +153,12 @@ class Candidate:
         def takes(n: int) -> float:
             if not n:
                 return 0.0
-            checks = max(n_draws(problem, n), self.n_draws)
+            checks = max(_n_checks(problem, n), self.n_draws)
             seconds = plan.seconds(n, checks, n - self.n + checks - self.n_draws)
             return seconds * (FAR_FACTOR if n > FAR * self.n else 1.0)
 
         n = max(plan.largest(takes, left, most), self.n)
-        return max(n + n_draws(problem, n), self.n + self.n_draws) if n else 0
+        return max(n + _n_checks(problem, n), self.n + self.n_draws) if n else 0
 
     def grown(self, problem: NestedExpectation, goal: Goal, left: float) -> Design | None:
         """A larger design within `left` more evaluations; None if there is none."""
@@ -188,7 +188,7 @@ class Candidate:
         if n == self.n:
             return None if self.n_draws else design
         assert self.turn is not None
-        wanted = n_draws(problem, n) - self.n_draws
+        wanted = _n_checks(problem, n) - self.n_draws
         few = wanted <= 0.5 * self.n_draws
         return design if few else self.method.checked(problem, self.turn, wanted, design.learning)
 
@@ -218,6 +218,11 @@ class Candidate:
         """Evaluations to expect until the half-width is that small."""
         ratio = np.clip(self.half_width / max(half_width, 1e-300), 1.0, 1e60)
         return self.n * (float(ratio ** (1.0 / rate)) - 1.0)
+
+
+def _n_checks(problem: NestedExpectation, n: int) -> int:
+    """Fresh draws beside n evaluations to learn from, of which they are a seventh of all."""
+    return n_draws(problem, 7.0 * n / 6.0)
 
 
 def is_pilot(candidate: Candidate, standing: Sequence[Candidate]) -> bool:

@@ -441,9 +441,10 @@ class _TimedContest(_Contest):
         return max(plan.largest(takes, _TIMING.pilot * self.seconds, 1e6), 16)
 
     def _models(self, plain: Candidate) -> Methods:
-        """Models that suit the evaluations that fit into the time."""
+        """Models that suit the evaluations that fit into the time: one, and then a regression."""
         affordable = min(self.seconds / max(self._each, 1e-12), self.goal.budget or np.inf)
-        models = tuple(m for m in self.methods(affordable) if not m.plain)
+        present = tuple(one.method for one in self.candidates[1:])
+        models = present or tuple(m for m in self.methods(affordable) if not m.plain)
         # A regression analyses a point in less time than a lattice, and needs more of them.
         plan = self._learning
         cheap = self._each < plan.factor * plan.cost.point * plan.dim
