@@ -2,7 +2,13 @@
 
 from nestquad.regression._control_variates import ControlSettings, ControlVariates, fit_controls
 from nestquad.regression._growth import GrowthSettings, choose_scores, grow_polynomial
-from nestquad.regression._least_squares import LeastSquares, PolynomialFit, evaluate_all, fit_terms
+from nestquad.regression._least_squares import (
+    GroupedEquations,
+    LeastSquares,
+    PolynomialFit,
+    evaluate_all,
+    fit_terms,
+)
 from nestquad.regression._polynomials import (
     Score,
     ScoreTable,
@@ -15,6 +21,7 @@ from nestquad.regression._regression import (
     PolynomialSettings,
     Regression,
     Ridge,
+    refit_by_groups,
     regress,
     regress_log,
     ridge,
@@ -24,6 +31,7 @@ from nestquad.regression._regression import (
 __all__ = [
     "ControlSettings",
     "ControlVariates",
+    "GroupedEquations",
     "GrowthSettings",
     "LeastSquares",
     "Link",
@@ -40,6 +48,7 @@ __all__ = [
     "fit_terms",
     "grow_polynomial",
     "higher_terms",
+    "refit_by_groups",
     "regress",
     "regress_log",
     "ridge",

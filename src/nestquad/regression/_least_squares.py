@@ -283,3 +283,62 @@ def solve_normal_equations(gram: Array, moments: Array) -> Array | None:
         return None
     found, _ = lapack.dpotrs(lower, moments * size[:, None], lower=1)
     return np.asarray(found * size[:, None])
+
+
+# Blocks of consecutive points in each group that get a random sign together.
+_CLUSTERS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedEquations:
+    """Normal equations by group of points: a group is left out by subtraction, in linear time.
+
+    Attributes
+    ----------
+    gram
+        Weighted Gram matrix (R, k, k) of the columns of each group.
+    moments
+        Products (R, S, q, k) of the columns with q vectors, summed over S blocks of each group.
+    """
+
+    gram: Array
+    moments: Array
+
+    @classmethod
+    def of(
+        cls,
+        table: ScoreTable,
+        terms: Sequence[Term],
+        weights: Array,
+        vectors: Array,
+        group: Array,
+        gram: Array | None = None,
+    ) -> GroupedEquations:
+        """Sums over points with weights (n,), vectors (n, q) and groups (n,)."""
+        n_groups, k = int(group.max()) + 1, len(terms)
+        clusters = int(np.clip(weights.size // n_groups, 1, _CLUSTERS))
+        order = np.argsort(group, kind="stable")
+        starts = np.searchsorted(group[order], np.arange(n_groups + 1))
+        sums = np.zeros((n_groups, k, k)) if gram is None else gram
+        moments = np.zeros((n_groups, clusters, vectors.shape[1], k))
+        for r in range(n_groups):
+            for c, part in enumerate(np.array_split(order[starts[r] : starts[r + 1]], clusters)):
+                for block in blocks(part.size):
+                    tick()
+                    points = part[block]
+                    rows = table.rows(points).matrix(terms)
+                    moments[r, c] += (weights[points, None] * vectors[points]).T @ rows
+                    if gram is None:
+                        rows *= np.sqrt(weights[points])[:, None]
+                        sums[r] += rows.T @ rows
+        return cls(sums, moments)
+
+    def solve(
+        self, moments: Array, penalty: Array | float = 0.0, group: int | None = None
+    ) -> Array:
+        """Coefficients (k, m) of moments (k, m), with a penalty (k,), without one of the groups."""
+        gram = self.gram.sum(axis=0) - (0.0 if group is None else self.gram[group])
+        solution = solve_normal_equations(gram + penalty * np.eye(len(gram)), moments)
+        if solution is None:
+            raise NumericalError(f"{len(gram)} polynomials cannot be told apart by the points")
+        return solution
