@@ -39,8 +39,8 @@ class PilotSettings:
         Relative steps that look for jumps of g: 5 % of a strike or a volatility carries several
         percent of the points across the jump of a digital option, 20 % three times as many.
     far
-        Relative steps, the first that is possible, for a component with slope zero at all points:
-        it acts by jumps, beyond kinks, or not at all.
+        Relative steps of a component with slope zero at all points: it acts by jumps, beyond kinks,
+        or not at all.
     suspicious
         Distance of g to its tangent, relative to twice the sum of its own and of the mean slope
         times the step, beyond which a jump is looked for.
@@ -64,7 +64,7 @@ class PilotSettings:
     small: float = 1e-2
     resolved: float = 1e-7
     wide: tuple[float, ...] = (0.05, 0.2)
-    far: tuple[float, ...] = (50.0, 10.0, 2.0, 0.5, 0.05)
+    far: tuple[float, ...] = (50.0, 2.0, 0.5)
     suspicious: float = 0.25
     candidates: int = 4
     halvings: int = 26
@@ -195,9 +195,9 @@ class Pilot:
         return np.nan_to_num(np.concatenate([g, f], axis=1))
 
     def _acts_beyond(self, k: int) -> bool:
-        """Whether g changes at a point if component k, of slope zero, moves far.
+        """Whether g changes at a point, or points move, if component k of slope zero moves far.
 
-        Raises where that is by jumps.
+        Raises where g jumps.
         """
         own, unit = self.settings, np.eye(len(self.tangents.phi))[k]
         for step in own.far:
@@ -205,9 +205,9 @@ class Pilot:
             known = [(reach, np.abs(g - self.values)) for reach, g in reached if g is not None]
             for reach, change in known:
                 self._look_for_jumps(change, reach)
-            if known:
-                return any(change.any() for _, change in known)
-        return False
+            if any(change.any() for _, change in known):
+                return True
+        return k in self.tangents.in_laws
 
     def _tried(self, steps: Array, rows: slice = slice(None)) -> Array | None:
         """g (n, p) at φ + s · steps; None where there is no such problem."""
