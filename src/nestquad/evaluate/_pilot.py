@@ -169,7 +169,9 @@ class Pilot:
         own, scale = self.settings, np.array(self.tangents.scale)
         rows, eye = slice(own.fewest), np.eye(len(scale))
         here = self._response(np.zeros(len(scale)), rows)
-        for k in np.flatnonzero(scale < own.small) if here is not None else ():
+        if here is None:
+            return self.tangents.scale
+        for k in np.flatnonzero(scale < own.small):
             for factor in 100.0 ** np.arange(0.0, 1.0 - np.log10(scale[k]) / 2.0):
                 there = self._response(own.steps[0] * factor * eye[k], rows)
                 if there is None:
@@ -192,7 +194,7 @@ class Pilot:
                 f = np.asarray(problem.apply_f(j), dtype=float).reshape(len(g), -1)
         except Exception:  # of the user's f, which is asked again where it has to answer
             f = g
-        return np.nan_to_num(np.concatenate([g, f], axis=1))
+        return np.asarray(np.nan_to_num(np.concatenate([g, f], axis=1)))
 
     def _acts_beyond(self, k: int) -> bool:
         """Whether g changes at a point, or points move, if component k of slope zero moves far.

@@ -280,7 +280,7 @@ class Certificate:
             rest.append(self._pilot_residuals[1])
         products = np.concatenate([mean_products(part) for part in rest if part.shape[1] > 1])
         upper = products.mean(axis=0) + 2.0 * products.std(axis=0) / np.sqrt(len(products))
-        return np.sqrt(np.maximum(upper, 0.0))
+        return np.asarray(np.sqrt(np.maximum(upper, 0.0)))
 
     # Planning.
 
