@@ -104,7 +104,10 @@ class Diagnosis:
         draws = [e.summaries(float(v), rng) for e, v in zip(errors, spread, strict=True)]
         faults = tuple(e.faults(drawn) for e, drawn in zip(errors, draws, strict=True))
         bias, square, variance = np.stack(draws, axis=2).swapaxes(0, 1)  # each (1 + B, p)
-        share = np.clip((square - bias**2) / np.maximum(variance, 1e-300), 0.0, None)
+        # A variance of J that the draws do not show, or that is rounding, divides nothing.
+        size = np.mean(predicted**2, axis=0) + np.maximum(square[0], 0.0)
+        least = np.maximum(variance[1:].std(axis=0), 1e-12 * size) + np.finfo(float).tiny
+        share = np.clip((square - bias**2) / np.maximum(variance, least), 0.0, None)
         n = sum(part[..., 0].size for part in parts)
 
         def estimate(values: Array) -> Estimate:

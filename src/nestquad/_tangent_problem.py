@@ -195,17 +195,15 @@ class TangentProblem:
             noisy=base.noisy,
         )
 
-    def bias(self, slopes: Array, by_line: Array) -> Array:
+    def bias(self, slopes: Array, by_others: Array) -> Array:
         """Errors of scaled derivatives: steps of differences, combinations, the window of f."""
         by_steps = self.pilot.disagreement if self.tangents.by_differences() else 0.0
         by_rank = 0.0 if self.f.outputs is None else DEFAULT.rank_error
         bias = np.full(slopes.size, np.hypot(by_steps, by_rank) * np.abs(slopes).max())
         if self.f.window is None:
             return bias
-        # A series of even powers of the window: the next term is about the square of the last.
-        change = np.abs(slopes - by_line)
-        share = np.minimum(1.0, change / np.maximum(np.abs(slopes), 1e-300))
-        return np.asarray(np.hypot(bias, change * share))
+        away = np.abs(slopes - by_others.reshape(-1, slopes.size)).max(axis=0)
+        return np.asarray(np.hypot(bias, away))
 
     def sample(self, sample: OuterSample | None) -> OuterSample | None:
         if sample is None:
@@ -231,10 +229,10 @@ class TangentProblem:
             yield "derivatives of g by the given gradient"
         if self.f.outputs is not None:
             yield f"{len(self.f.basis)} combinations of slopes stand for all parameters"
+        farthest = pilot.settings.wide[-1]
         yield (
-            f"a pilot of {len(pilot.values)} points met no jump of g within "
-            f"{pilot.settings.wide:.0%} of the parameters ({self.n_spent:,} evaluations with all "
-            "checks)"
+            f"a pilot of {len(pilot.values)} points met no jump of g within {farthest:.0%} of the "
+            f"parameters ({self.n_spent:,} evaluations with all checks)"
         )
         if self.f.window is not None:
             yield (
@@ -257,7 +255,7 @@ class _Always:
 class SlopeF:
     """f and its derivatives: answers (q,), then s_k d f/dφ_k (q K).
 
-    With a window they come twice: by a cubic through the nodes, and by a line.
+    With a window they come once for each of `slope_rules`.
 
     Attributes
     ----------
@@ -295,9 +293,7 @@ class SlopeF:
         if problem.f is not None and not takes(problem, -np.abs(f.argument(j))):
             f = replace(f, floor=(0.0,) * p)
         # On segments between values of g, within which J is.
-        rng = np.random.default_rng(2)
-        ends = j[rng.integers(len(j), size=(2, DEFAULT.n_segments))]
-        between = ends[0] + rng.random((DEFAULT.n_segments, 1)) * (ends[1] - ends[0])
+        between = _segments(j, 0.0)
         try:
             value = f.at(problem, between)
         except Exception as error:
@@ -305,15 +301,12 @@ class SlopeF:
                 f"f raised {type(error).__name__}: {error} for j of shape {between.shape}",
                 advice="f takes j of shape (T,), or (T, p) when g has p outputs.",
             ) from error
-        mean, explicit, unused = f.at(problem, j).mean(axis=0), [], set(tangents.family.names)
+        mean, unused = f.at(problem, j).mean(axis=0), set(tangents.family.names)
+        explicit = [k for k in range(len(tangents.phi)) if f._depends_on(k, pilot)]
         for k, name in enumerate(tangents.family.owners()):
-            sides = (*tangents.sides(k), *tangents.sides(k, pilot.settings.wide))
-            if problem.f is not None and any(
-                not np.array_equal(f.at(side, between), value, equal_nan=True) for side in sides
-            ):
-                explicit.append(k)
             in_combine = problem.combine is not None and any(
-                not np.array_equal(side.finish(mean), problem.finish(mean)) for side in sides[:2]
+                not np.array_equal(side.finish(mean), problem.finish(mean))
+                for side in tangents.sides(k)
             )
             if k in tangents.active or k in explicit or in_combine:
                 unused.discard(name)
@@ -327,11 +320,33 @@ class SlopeF:
             )
         return replace(f, n_answers=value.shape[1], explicit=tuple(explicit))
 
+    def _depends_on(self, k: int, pilot: Pilot) -> bool:
+        """Whether f itself changes with component k, at or beyond values of g of the pilot."""
+        problem = self.tangents.problem
+        if problem.f is None:
+            return False
+        for step in (self.tangents.step, *pilot.settings.wide):
+            for reach in (0.0, 1.0):
+                j = _segments(pilot.values, reach)
+                try:
+                    value = self.at(problem, j)
+                    sides = [self.at(side, j) for side in self.tangents.sides(k, step)]
+                except Exception:  # beyond the domain of f, or of a parameter
+                    continue
+                if not all(np.array_equal(side, value, equal_nan=True) for side in sides):
+                    return True
+        return False
+
     @property
     def outputs(self) -> Array | None:
         """Matrix (A, r) that makes combinations of the slopes; None where all are outputs."""
         r, a = self.basis.shape
         return None if r == a else np.asarray(np.linalg.pinv(self.basis), dtype=float)
+
+    @property
+    def n_rules(self) -> int:
+        """How often derivatives come."""
+        return len(slope_rules(1 if self.window is None else DEFAULT.nodes)) - 1
 
     def argument(self, j: Array) -> Array:
         """J (T, p) as f takes it."""
@@ -411,15 +426,26 @@ class SlopeF:
         return np.concatenate([value, *(one.reshape(rows, -1) for one in totals)], axis=1)
 
 
+def _segments(values: Array, reach: float) -> Array:
+    """Points (n, p) on segments between values (m, p), and beyond by `reach` of their lengths."""
+    rng, n = np.random.default_rng(2), DEFAULT.n_segments
+    ends = values[rng.integers(len(values), size=(2, n))]
+    place = rng.uniform(-reach, 1.0 + reach, (n, 1))
+    return np.asarray(ends[0] + place * (ends[1] - ends[0]))
+
+
 def slope_rules(n: int) -> Sequence[Array]:
     """Nodes (n,) of a unit window, and weights of F(s) − F(−s) for the slope of F at 0.
 
-    By a cubic and by a line, least squares; for one node by the line alone.
+    By a cubic, least squares (Savitzky and Golay 1964), then by a quintic and by a cubic in half of
+    the window, which have smaller biases and more noise; for one node by a line.
     """
     nodes = np.arange(1.0, n + 1.0) / n
-    powers = 2.0 * np.stack([nodes, nodes**3], axis=1)
-    line = np.linalg.pinv(powers[:, :1])[0]
-    return (nodes, line) if n == 1 else (nodes, np.linalg.pinv(powers)[0], line)
+    powers = 2.0 * nodes[:, None] ** np.array([1.0, 3.0, 5.0])
+    if n == 1:
+        return nodes, np.linalg.pinv(powers[:, :1])[0]
+    half = np.concatenate([np.linalg.pinv(powers[: n // 2, :2])[0], np.zeros(n - n // 2)])
+    return nodes, np.linalg.pinv(powers[:, :2])[0], np.linalg.pinv(powers)[0], half
 
 
 @dataclass(frozen=True)

@@ -48,17 +48,10 @@ class CertifySettings:
         more of them reduce the residuals or their mean, and which of them more depends on g.
     least_learning
         Evaluations from which on there is a control variate: a half is enough for draws then.
-    control_places
-        θ and x (each) at which the mean of a given control is compared with the proxy.
-    control_error
-        Distance of that mean at which it is refused, in standard errors: one in 10⁸ by chance,
-        for each of the places.
     """
 
     learning: float = 0.5
     least_learning: int = 1024
-    control_places: tuple[int, int] = (64, 1024)
-    control_error: float = 6.0
 
 
 SETTINGS = CertifySettings()
@@ -221,9 +214,9 @@ def certify(
     rng, executor, store, progress
         As in :func:`nestquad.estimate`.
     control
-        ĝ(x, θ) (n,) or (n, p) whose mean over x is the proxy, such as a regression on x and θ: the
-        less g − ĝ varies, the narrower the interval. None learns the part of g that varies with x
-        from half of the evaluations.
+        ĝ(x, θ) (n,) or (n, p), such as a regression on x and θ: the less g − ĝ varies with x, the
+        narrower the interval. Its mean over x may be wrong, since only its variation is used. None
+        learns that from half of the evaluations.
 
     Returns
     -------
@@ -294,33 +287,7 @@ def proxy_model(
         raise InputError(
             "control", "one for x that can only be sampled", "an inner law that is a transport"
         )
-    model = replace(model, control=as_control(control, predict(theta).shape[1]))
-    _check_control(model)
-    return model
-
-
-def _check_control(model: ProxyModel) -> None:
-    """Refuse a control whose mean over x is not the proxy."""
-    n, m = SETTINGS.control_places
-    rng = np.random.default_rng(1)
-    uniform = np.repeat(rng.random((n, model.dim)), m, axis=0)
-    values = model.at(uniform, rng.random((n * m, model.problem.inner_base_dim)))
-    values = values.reshape(n, m, -1)
-    mean = model.mean(uniform[::m])
-    error = values.std(axis=1) / np.sqrt(m) + 1e-9 * (np.abs(mean) + np.abs(values).mean(axis=1))
-    distance = values.mean(axis=1) - mean
-    away = np.abs(distance) / np.maximum(error, 1e-300)
-    together = np.abs(distance.mean(axis=0)) / np.maximum(np.linalg.norm(error, axis=0) / n, 1e-300)
-    if max(away.max(), together.max()) > SETTINGS.control_error:
-        i, c = np.unravel_index(int(np.argmax(away)), away.shape)
-        theta = model.theta_of(uniform[::m])[i].tolist()
-        raise InputError(
-            "control",
-            f"one with mean {values[i, :, c].mean():.6g} ± {error[i, c]:.2g} over x at theta = "
-            f"{theta}, where the proxy is {mean[i, c]:.6g}",
-            "a function of x and theta whose mean over x is the proxy",
-            "Subtract its mean over x and add the proxy.",
-        )
+    return replace(model, control=as_control(control, predict(theta).shape[1]))
 
 
 def _checked(base: ProxyModel, evaluator: Evaluator, stream: Stream, budget: int) -> ProxyCheck:

@@ -76,7 +76,7 @@ class Sensitivities:
         """Value and derivatives from the answers of the joint problem."""
         tangents, f = tangent.tangents, tangent.f
         k, values = len(tangents.phi), np.atleast_1d(np.asarray(joint.value, dtype=float))
-        n = values.size // (1 + (1 if f.window is None else 2) * k)
+        n = values.size // (1 + f.n_rules * k)
         m = n * (1 + k)
         unit = np.concatenate([np.ones(n), np.tile(1.0 / np.array(tangents.scale), n)])
         bias = np.concatenate([np.zeros(n), tangent.bias(values[n:m], values[m:])])

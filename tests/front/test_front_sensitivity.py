@@ -407,6 +407,103 @@ def test_jumps_of_g_are_refused(make, at, named):
         nq.sensitivity(make, at, budget=10_000, rng=0)
 
 
+def option(kind):
+    """A digital, an asset-or-nothing, a knock-out or a capped call at the second of two dates."""
+
+    def make(spot=100.0, vol=0.3, strike=100.0, barrier=80.0):
+        def g(x, theta):
+            path = spot * np.exp(np.cumsum(vol * x / 2, axis=-1) + theta)
+            end = path[..., -1]
+            return {
+                "digital": 1.0 * (end > strike),
+                "asset": end * (end > strike),
+                "knock-out": np.maximum(end - strike, 0.0) * (path.min(axis=-1) > barrier),
+                "ramp": np.clip((end - strike) / 0.5, 0.0, 1.0),
+                "call": np.maximum(end - strike, 0.0),
+            }[kind]
+
+        return nq.NestedExpectation(nq.Normal(0.0, vol / 2), nq.Normal(np.zeros(2)), g)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("digital", ("strike",)),
+        ("digital", ("spot", "vol")),
+        ("digital", ("spot", "strike")),
+        ("asset", ("spot",)),
+        ("asset", ("spot", "strike")),
+        ("knock-out", ("barrier", "vol")),
+    ],
+)
+def test_jumps_are_met_by_few_evaluations(kind, names):
+    """The pilot has the same points for each seed: what varies is where the jump is."""
+    at = {"spot": 100.0, "vol": 0.3, "strike": 100.0, "barrier": 80.0}
+    for seed in range(0, 20, 2):
+        moves = np.random.default_rng(seed).uniform(0.85, 1.15, len(names))
+        here = {name: at[name] * move for name, move in zip(names, moves, strict=True)}
+        with pytest.raises(nq.DiscontinuityError):
+            nq.sensitivity(option(kind), here, budget=1000, rng=seed)
+
+
+@pytest.mark.parametrize("kind", ["ramp", "call"])
+def test_kinks_and_ramps_are_no_jumps(kind):
+    for seed in range(0, 10, 2):
+        move = np.random.default_rng(seed).uniform(0.85, 1.15)
+        at = {"spot": 100.0 * move, "vol": 0.3}
+        s = nq.sensitivity(option(kind), at, budget=1500, rng=seed, method="nqmc")
+        assert np.isfinite(s["vol"].value)
+
+
+def test_a_change_of_regime_beside_the_parameter_is_no_jump():
+    def regime(rate):
+        return nq.NestedExpectation(
+            nq.Normal(),
+            nq.Normal(),
+            lambda x, theta: rate * theta[..., 0] + x[..., 0] + 5.0 * (rate > 0.0104),
+            lambda j: j**2,
+        )
+
+    s = nq.sensitivity(regime, {"rate": 0.01}, budget=1500, rng=0, method="joint")
+    assert s["rate"].value == pytest.approx(0.02, rel=1e-3)
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e-8, 1e-4, 1.0])
+def test_parameters_that_are_small_beside_their_unit(size):
+    def shifted(shift, limit):
+        return nq.NestedExpectation(
+            nq.Normal(),
+            lambda theta: nq.Normal(theta, 1.0),
+            lambda x, theta: x[..., 0] + shift,
+            lambda j: (j + 1.0 - limit) ** 2,
+        )
+
+    s = nq.sensitivity(shifted, {"shift": size, "limit": size}, budget=1500, rng=0, method="joint")
+    assert s["shift"].value == pytest.approx(2.0, rel=1e-4)
+    assert s["limit"].value == pytest.approx(-2.0, rel=1e-4)
+    assert holds(s["shift"], 2.0)
+
+
+@pytest.mark.parametrize("place", [0.2, 0.8, 1.0, 2.0])
+def test_density_at_and_beside_inflections(place):
+    """J is normal, with inflections of its density at 1 and -1."""
+
+    def above(mean, limit):
+        return nq.NestedExpectation(
+            nq.Normal(),
+            lambda theta: nq.Normal(theta, 1.0),
+            lambda x, theta: x[..., 0] + mean,
+            lambda j: 1.0 * (j > limit),
+        )
+
+    s = nq.sensitivity(above, {"mean": 0.0, "limit": place}, budget=3000, rng=0, method="joint")
+    for name, sign in (("mean", 1.0), ("limit", -1.0)):
+        error = abs(s[name].value - sign * norm.pdf(place))
+        assert error <= s[name].half_width <= 0.01 * norm.pdf(place)
+
+
 def test_steep_and_kinked_g_is_no_jump():
     def ramp(strike):
         return nq.NestedExpectation(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -33,14 +31,24 @@ class PilotSettings:
     n_ladder
         Points at which steps are compared.
     share, fewest, most
-        Share of a budget for the pilot, and limits of its number of points. A jump that one point
-        in a hundred meets is missed by 256 points with probability e^-2.6 = 7 %.
+        Share of a budget for the pilot, and limits of its number of points.
+    small, resolved
+        A parameter below `small` of which 1 % changes neither g nor f by the share `resolved` has a
+        larger unit than its own size: differences would be rounding.
     wide
-        Relative step that looks for jumps of g: 5 % of a strike or a volatility carries several
-        percent of the points across the jump of a digital option.
+        Relative steps that look for jumps of g: 5 % of a strike or a volatility carries several
+        percent of the points across the jump of a digital option, 20 % three times as many.
+    far
+        Relative steps of a component with slope zero at all points: it acts by jumps, beyond kinks,
+        or not at all.
+    suspicious
+        Distance of g to its tangent, relative to twice the sum of its own and of the mean slope
+        times the step, beyond which a jump is looked for.
     candidates, halvings
-        Points at which a jump is confirmed by bisection, and its depth: a continuous g has changed
-        by 2^-16 of the step's change on the last interval if it is linear.
+        Points of each step at which a jump is looked for by bisection, and its depth.
+    left
+        Share of the change of g that a jump leaves on the last interval. A smooth g leaves 2^-26,
+        and a root 2^-13.
     wrong_slope, wrong_share
         Relative error of a given derivative at a point that counts as wrong, and the share of wrong
         points from which on it is refused: a few may lie at a kink.
@@ -53,9 +61,14 @@ class PilotSettings:
     share: float = 0.1
     fewest: int = 8
     most: int = 256
-    wide: float = 0.05
-    candidates: int = 6
-    halvings: int = 16
+    small: float = 1e-2
+    resolved: float = 1e-7
+    wide: tuple[float, ...] = (0.05, 0.2)
+    far: tuple[float, ...] = (50.0, 2.0, 0.5)
+    suspicious: float = 0.25
+    candidates: int = 4
+    halvings: int = 26
+    left: float = 2.0**-7
     wrong_slope: float = 0.01
     wrong_share: float = 0.05
 
@@ -81,7 +94,7 @@ class Pilot:
 
     def __init__(self, tangents: Tangents, budget: int | None) -> None:
         own, k = self.settings, len(tangents.phi)
-        each = 7 + (2 * k if tangents.derivative == "difference" else 0)
+        each = 3 + 4 * len(own.wide) + (2 * k if tangents.derivative == "difference" else 0)
         n = own.most if budget is None else int(own.share * budget / each)
         n = int(np.clip(n, own.fewest, own.most))
         problem, rng = tangents.problem, np.random.default_rng(0)
@@ -90,7 +103,11 @@ class Pilot:
             law.from_uniform(rng.uniform(1e-9, 1.0 - 1e-9, (n, 1, law.base_dim))) for law in laws
         )
         self.tangents, self.n_spent = tangents, 0
-        signs = np.random.default_rng(1).choice([-1.0, 1.0], size=(2, k))
+        self.tangents = tangents = replace(tangents, scale=self._scales())
+        # Of different lengths: a spot and a strike that move alike meet no jump.
+        rng = np.random.default_rng(1)
+        signs = rng.choice([-1.0, 1.0], size=(2, k)) * rng.uniform(0.25, 1.0, size=(2, k))
+        signs /= np.abs(signs).max(axis=1, keepdims=True)
         step, self.disagreement = self._step(signs[0])
         in_laws = frozenset(i for i in range(k) if self._moves_points(i, step))
         self.tangents = replace(tangents, step=step, in_laws=in_laws, active=tuple(range(k)))
@@ -99,8 +116,10 @@ class Pilot:
         self.values, self.slopes = values[:, 0], slopes[:, 0]
         for direction in signs:
             self._check(direction)
-        active = [i for i in range(k) if self.slopes[..., i].any() or self._acts_beyond(i)]
-        self.tangents = replace(self.tangents, active=tuple(active))
+        still = [i for i in range(k) if not self.slopes[..., i].any()]
+        beyond = [i for i in still if self._acts_beyond(i)]
+        active = tuple(i for i in range(k) if i not in still or i in beyond)
+        self.tangents = replace(self.tangents, active=active)
 
     def _at(self, steps: Array, rows: slice = slice(None)) -> Array:
         """g (n, p) at φ + s · steps."""
@@ -145,18 +164,58 @@ class Pilot:
         beside = (tangents.points(side, self.w, self.v) for side in tangents.sides(k, step))
         return any(not all(map(np.array_equal, here, there)) for there in beside)
 
-    def _acts_beyond(self, k: int) -> bool:
-        """Whether g changes at a point if component k moves by a wide step."""
-        wide = self.settings.wide * np.eye(len(self.tangents.phi))[k]
-        return any(
-            there is not None and not np.array_equal(there, self.values)
-            for there in (self._tried(wide), self._tried(-wide))
-        )
+    def _scales(self) -> tuple[float, ...]:
+        """Scales of the components: larger than their sizes where 1 % of these changes nothing."""
+        own, scale = self.settings, np.array(self.tangents.scale)
+        rows, eye = slice(own.fewest), np.eye(len(scale))
+        here = self._response(np.zeros(len(scale)), rows)
+        if here is None:
+            return self.tangents.scale
+        for k in np.flatnonzero(scale < own.small):
+            for factor in 100.0 ** np.arange(0.0, 1.0 - np.log10(scale[k]) / 2.0):
+                there = self._response(own.steps[0] * factor * eye[k], rows)
+                if there is None:
+                    break
+                change = np.abs(there - here) > own.resolved * np.abs(here).max(axis=0)
+                if change.any():
+                    scale[k] = min(factor * scale[k], 1.0)
+                    break
+        return tuple(scale.tolist())
 
-    def _tried(self, steps: Array) -> Array | None:
+    def _response(self, steps: Array, rows: slice) -> Array | None:
+        """g and f(g) (n, p + q) at φ + s · steps; None where there is no such problem."""
+        g = self._tried(steps, rows)
+        if g is None:
+            return None
+        problem, w, v = self.tangents.moved(steps), self.w[:1], self.v[:1]
+        j = g[:, 0] if self.tangents.is_scalar(problem, w, v) else g
+        try:
+            with np.errstate(all="ignore"):
+                f = np.asarray(problem.apply_f(j), dtype=float).reshape(len(g), -1)
+        except Exception:  # of the user's f, which is asked again where it has to answer
+            f = g
+        return np.asarray(np.nan_to_num(np.concatenate([g, f], axis=1)))
+
+    def _acts_beyond(self, k: int) -> bool:
+        """Whether g changes at a point, or points move, if component k of slope zero moves far.
+
+        Raises where g jumps.
+        """
+        own, unit = self.settings, np.eye(len(self.tangents.phi))[k]
+        for step in own.far:
+            reached = ((side * unit, self._tried(side * unit)) for side in (step, -step))
+            known = [(reach, np.abs(g - self.values)) for reach, g in reached if g is not None]
+            for reach, change in known:
+                self._look_for_jumps(change, reach)
+            if any(change.any() for _, change in known):
+                return True
+        return k in self.tangents.in_laws
+
+    def _tried(self, steps: Array, rows: slice = slice(None)) -> Array | None:
         """g (n, p) at φ + s · steps; None where there is no such problem."""
         try:
-            return self._at(steps)
+            with np.errstate(all="ignore"):
+                return self._at(steps, rows)
         except NestquadError:  # such as a correlation beyond 1
             return None
 
@@ -170,18 +229,30 @@ class Pilot:
         if self.tangents.derivative != "difference" or self.tangents.gradient is not None:
             self._check_given(along, signs)
         mean, size = np.abs(along).mean(axis=0), np.abs(self.values).max()
-        for side in (1.0, -1.0):
-            widths = own.wide * 0.5 ** np.arange(6)
-            reached = ((h, self._tried(side * h * signs)) for h in widths)
-            step, there = next(((h, g) for h, g in reached if g is not None), (0.0, None))
+        for step in (side * wide for wide in own.wide for side in (1.0, -1.0)):
+            reached = ((h, self._tried(h * signs)) for h in step * 0.5 ** np.arange(6.0))
+            step, there = next(((h, g) for h, g in reached if g is not None), (step, None))
             if there is None:
                 continue
-            rest = np.abs(there - self.values - side * step * along)
-            limit = np.maximum(2.0 * step * (np.abs(along) + mean) + 1e-9 * size, 1e-300)
-            ratio = rest / limit
-            for at in np.argsort(-ratio.max(axis=1))[: own.candidates]:
-                if ratio[at].max() > 1.0:
-                    self._bisect(int(at), int(np.argmax(ratio[at])), side * step * signs)
+            rest = np.abs(there - self.values - step * along)
+            limit = 2.0 * abs(step) * (np.abs(along) + mean) + 1e-9 * size
+            ratio = rest / np.maximum(limit, 1e-300)
+            self._look_for_jumps(np.where(ratio > own.suspicious, ratio, 0.0), step * signs)
+
+    def _look_for_jumps(self, suspicion: Array, reach: Array) -> None:
+        """Raise if g jumps between φ and φ + s · reach, at points of the largest suspicion (n, p).
+
+        A jump at the same parameters for all points, such as a change of regime, is none in x.
+        """
+        order = np.argsort(-suspicion.max(axis=1))[: self.settings.candidates]
+        jumps = []
+        for at in order[suspicion[order].max(axis=1) > 0]:
+            jump = self._bisected(int(at), int(np.argmax(suspicion[at])), reach)
+            if jump is not None:
+                jumps.append((int(at), *jump))
+        places = [place for _, _, place, _ in jumps]
+        if len(jumps) == 1 or np.ptp(places or [0.0]) > 1e-3:
+            self._refuse(*jumps[int(np.argmin(places))], reach)
 
     def _check_given(self, along: Array, signs: Array) -> None:
         """Refuse derivatives of others that disagree with differences of g."""
@@ -202,44 +273,42 @@ class Pilot:
             advice = "math.sqrt, float() and the like cut a parameter off from differentiation."
         raise InputError(argument, given, "derivatives that agree with g", advice)
 
-    def _bisect(self, at: int, c: int, reach: Array) -> None:
-        """Raise if output c of g, at one point, jumps between φ and φ + s · reach."""
+    def _bisected(self, at: int, c: int, reach: Array) -> tuple[int, float, float] | None:
+        """Output, place between 0 and 1 and size of a jump of g at one point; None without one."""
         row = slice(at, at + 1)
-
-        def g(steps: Array) -> float:
-            return float(self._at(steps, row)[0, c])
-
-        low, high = 0.0, 1.0
-        g_low, g_high = g(low * reach), g(reach)
+        low, high, g_low = 0.0, 1.0, self.values[at, c]
+        g_high = self._at(reach, row)[0, c]
         first = abs(g_high - g_low)
         for _ in range(self.settings.halvings):
             middle = 0.5 * (low + high)
-            g_middle = g(middle * reach)
+            g_middle = self._at(middle * reach, row)[0, c]
             if abs(g_middle - g_low) > abs(g_high - g_middle):
                 high, g_high = middle, g_middle
             else:
                 low, g_low = middle, g_middle
-        jump = abs(g_high - g_low)
-        if not first or jump < 0.5 * first:
-            return
+            if abs(g_high - g_low) <= self.settings.left * first:
+                return None
+        return c, low, float(abs(g_high - g_low))
 
-        def crossing() -> Iterator[str]:
-            """Names of parameters that cross the jump alone."""
-            for k, label in enumerate(self.tangents.family.labels()):
-                alone = low * reach + 2.0**-6 * reach * np.eye(len(reach))[k]
-                if abs(g(alone) - g_low) > 0.5 * jump:
-                    yield label
+    def _refuse(self, at: int, c: int, low: float, jump: float, reach: Array) -> None:
+        """Name the jump of output c of g at a point, and parameters that cross it alone."""
+        row, labels = slice(at, at + 1), self.tangents.family.labels()
+        before, here = self._at(low * reach, row)[0, c], np.eye(len(reach))
 
-        names = ", ".join(crossing()) or ", ".join(self.tangents.family.names)
-        problem: Any = self.tangents.moved(low * reach)
+        def crosses(k: int) -> bool:
+            there = self._tried(low * reach + 2.0**-6 * reach * here[k], row)
+            return there is not None and bool(abs(there[0, c] - before) > 0.5 * jump)
+
+        names = [label for k, label in enumerate(labels) if reach[k] and crosses(k)]
+        names = names or [label for label, move in zip(labels, reach, strict=True) if move]
+        problem = self.tangents.moved(low * reach)
         x, theta = self.tangents.points(problem, self.w[row], self.v[row])
-        verb = "move" if "," in names else "moves"
         raise DiscontinuityError(
-            f"g jumps by {jump:.4g} where {names} {verb} by {low * np.abs(reach).max():.2%}, at "
-            f"theta = {theta[0].tolist()}, x = {x[0, 0].tolist()}: the derivative of J is not the "
-            "mean of that of g. Replace the jump by its mean over a part of x (for a digital "
-            "option, its probability given the step before), or by a steep ramp; or difference "
-            "two estimates with the same seed."
+            f"g jumps by {jump:.4g} where {', '.join(names)} {'move' if names[1:] else 'moves'} by "
+            f"{low * np.abs(reach).max():.2%}, at theta = {theta[0].tolist()}, "
+            f"x = {x[0, 0].tolist()}: the derivative of J is not the mean of that of g. Replace "
+            "the jump by its mean over a part of x (for a digital option, its probability given "
+            "the step before), or by a steep ramp; or difference two estimates with the same seed."
         )
 
 

@@ -72,6 +72,7 @@ class EventSettings:
 
 
 _SETTINGS = EventSettings()
+event_probability = _SETTINGS.probability
 
 
 def effective_number(deviations: Array) -> Array:

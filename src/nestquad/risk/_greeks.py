@@ -110,7 +110,7 @@ def _exceedance(outputs: OutputDraws, i: int) -> Array:
 
 def _density(law: WeightedSample, c: float, width: float) -> float:
     """Density of J at c: slope of a cubic through eight values of the distribution function."""
-    nodes, rule, _ = slope_rules(4)
+    nodes, rule, *_ = slope_rules(4)
     changes = [law.exceedance(c - s * width) - law.exceedance(c + s * width) for s in nodes]
     return max(float(rule @ np.array(changes)) / width, 0.0)
 

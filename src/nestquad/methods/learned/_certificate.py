@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import stdtrit
 
-from nestquad._typing import Array
+from nestquad._typing import Array, Mask
 from nestquad.accuracy import (
     degrees_of_freedom,
     is_discontinuous,
@@ -32,10 +32,11 @@ from nestquad.accuracy import (
     takes,
 )
 from nestquad.evaluate import Design, Evaluations, Evaluator, Grid
-from nestquad.methods._events import rare_event_errors
+from nestquad.methods._events import event_probability
 from nestquad.methods._method import Turn, assembled
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._base import Learned
+from nestquad.methods.learned._faults import mean_products
 from nestquad.methods.learned._model import DenseSet, ModelOfJ, control_at
 from nestquad.methods.learned._sensitive import pool_size, sensitive_set, spread_of
 from nestquad.points import IID, Given, Stream, density, moved, periodic
@@ -101,6 +102,10 @@ class Residuals:
     def first(self, n: int) -> Residuals:
         """First n residuals at each θ."""
         return replace(self, rest=self.rest[:, :n], values=self.values[:, :n])
+
+    def where(self, rows: Mask) -> Residuals:
+        """Residuals at a part of the θ."""
+        return Residuals(*(getattr(self, part.name)[rows] for part in fields(self)))
 
     def with_others(self, other: Residuals) -> Residuals:
         """Union with residuals at other θ."""
@@ -185,7 +190,7 @@ class Certificate:
         dof = np.inf
         if np.isfinite(answers).all():
             dof = self._add_errors(parts, answers, values)
-            if "events" in parts:
+            if size_of(parts["events"]) > size_of(parts["draws"]):
                 notes.append("few or no draws changed f: the interval bounds what was not seen")
         else:
             notes.append(
@@ -230,9 +235,7 @@ class Certificate:
         student = float(stdtrit(dof, 0.975)) / NORMAL_95
         parts["draws"] = student * np.concatenate([*influence, unseen], axis=1)
         parts["levels"] = np.abs(directions(self._bias_bound(values[-1], len(values[-1]), alpha)))
-        events = directions(self._event_errors(values[0]))
-        if size_of(events) > size_of(parts["draws"]):
-            parts["events"] = events
+        parts["events"] = directions(self._event_errors())
         # Values of g are rounded, and sums of them.
         j = self._points.j
         shifted = self.average.f(j * (1.0 + 32.0 * np.finfo(float).eps)) - self.average.f(j)
@@ -241,21 +244,43 @@ class Certificate:
         drawn, total = size_of(parts["draws"]) ** 2, sum(size_of(p) ** 2 for p in parts.values())
         return dof * (total / drawn) ** 2 if 0 < drawn < np.inf else np.inf
 
-    def _event_errors(self, values: Array) -> Array:
-        """Standard errors (q,) for changes of f that draws (n, q) may have missed.
+    def _event_errors(self) -> Array:
+        """Standard errors (q,) for changes of f that no draw of full weight has shown.
 
-        A continuous f changes as little as J does, unless it was the same at all of them.
+        Draws where f(Ĵ) is sensitive have small weights, and tell nothing of events elsewhere. If
+        none of n draws of weight one or more has shown a change, it has a probability of 3/n at
+        most (rule of three), and at most 1/(1 + k²) where it takes an error of Ĵ of k standard
+        deviations (Cantelli's inequality). If no draw at all has shown one, even an exact model
+        does not tell how far J reaches, and its spread counts as an error.
         """
-        first = self.seen[0]
+        every, f = self.seen[0], self.average.f
+        first = every.where(every.weights[:, 0] >= 1.0)
+        changed, elsewhere = (
+            (f(seen.center + seen.rest.mean(axis=1)) != f(seen.center)).any(axis=0)
+            for seen in (first, every)
+        )
         j = first.center + first.rest.mean(axis=1)
-        f = self.average.f(j)
-        if not self._has_jumps and np.ptp(f, axis=0).all():
-            return np.zeros(f.shape[1])
-        changes = np.where(values.any(axis=0), values, np.median(f, axis=0))
-        equal = np.full(f.shape, 1.0 / len(f))
-        errors = rare_event_errors(self.problem, self.average.argument(j), changes, equal)
-        # Beside sensitive ones, θ from the law are half of the draws.
-        return errors if values.any() or self.model is None else 2.0 * errors
+        known, deviation = np.broadcast_to(j.mean(axis=0), j.shape), j.std(axis=0)
+        if self.model is not None:
+            known = self.model.best.mean(first.uniform)
+            spread = 0.0 if elsewhere.all() else deviation
+            deviation = np.hypot(self._deviation(first, known), spread)
+        usual, bound = f(known), np.zeros(changed.size)
+        for k in 2.0 ** (0.5 * np.arange(28.0)):
+            for step in np.vstack([np.diag(deviation), deviation]) * k:
+                sides = [np.nan_to_num(np.abs(f(known + s * step) - usual)) for s in (1.0, -1.0)]
+                change = (first.weights * np.max(sides, axis=0)).sum(axis=0) / len(every.weights)
+                bound = np.maximum(bound, event_probability(len(j), k) * change)
+        return np.where(changed, 0.0, bound / NORMAL_95)
+
+    def _deviation(self, seen: Residuals, known: Array) -> Array:
+        """Upper limits (p,) of the root mean square of J less a model of it, `known` (n, p)."""
+        rest = [seen.rest + (seen.center - known)[:, None]]
+        if self.model is not None and self.model.best is self.model:
+            rest.append(self._pilot_residuals[1])
+        products = np.concatenate([mean_products(part) for part in rest if part.shape[1] > 1])
+        upper = products.mean(axis=0) + 2.0 * products.std(axis=0) / np.sqrt(len(products))
+        return np.asarray(np.sqrt(np.maximum(upper, 0.0)))
 
     # Planning.
 

@@ -119,6 +119,12 @@ class Fault:
         }[self.kind]
 
 
+def mean_products(rest: Array) -> Array:
+    """Mean products (n[, p]) of two different of N residuals (n, N[, p])."""
+    n = rest.shape[1]
+    return np.asarray((rest.sum(axis=1) ** 2 - (rest**2).sum(axis=1)) / (n * (n - 1.0)))
+
+
 def percent(share: float) -> str:
     """A share in per cent with two digits."""
     return f"{100.0 * share:.0f} %" if share >= 0.0995 else f"{100.0 * share:.2g} %"
@@ -152,13 +158,7 @@ class Errors:
     def of(cls, theta: Array, weights: Array, predicted: Array, parts: Sequence[Array]) -> Errors:
         """From residuals (n_l, N_l) of levels l with N_l ≥ 2."""
         mean = np.concatenate([part.mean(axis=1) for part in parts])
-        square = np.concatenate(
-            [
-                (part.sum(axis=1) ** 2 - (part**2).sum(axis=1))
-                / (part.shape[1] * (part.shape[1] - 1.0))
-                for part in parts
-            ]
-        )
+        square = np.concatenate([mean_products(part) for part in parts])
         count = np.repeat([part.shape[1] for part in parts], [len(part) for part in parts])
         within = np.concatenate([part.var(axis=1, ddof=1) for part in parts])
         order = np.argsort(predicted, kind="stable")

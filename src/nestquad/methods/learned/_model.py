@@ -110,6 +110,11 @@ class ModelOfJ(ABC):
         """The model with one value of Ĵ for nearby θ, for people."""
         return self
 
+    @property
+    def best(self) -> ModelOfJ:
+        """The model of J that is known to be nearer: that behind a proxy, else this."""
+        return self
+
     @abstractmethod
     def mean(self, uniform: Array) -> Array:
         """Ĵ at uniforms (T, d_θ) of θ: (T, p)."""
