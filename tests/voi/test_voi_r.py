@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -58,3 +59,14 @@ def test_without_the_command_it_says_how_to_get_it(tmp_path):
     source = (PACKAGE / "R" / "nestquad.R").as_posix()
     done = run(f'source("{source}")\nnestquad_command()', tmp_path, NESTQUAD="", PATH="/usr/bin")
     assert "Install it with pip" in done.stderr
+
+
+def test_the_vignette_runs(tmp_path):
+    """All of its code but the part that needs BCEA."""
+    text = (PACKAGE / "vignettes" / "nestquad.Rmd").read_text(encoding="utf-8")
+    parts = [part for part in re.findall(r"```r\n(.*?)```", text, re.DOTALL) if "BCEA" not in part]
+    source = (PACKAGE / "R" / "nestquad.R").as_posix()
+    code = "\n".join(parts[1:]).replace("library(nestquad)", f'source("{source}")')
+    done = run(f"setNames <- stats::setNames\n{code}", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "enbsmax" in done.stdout

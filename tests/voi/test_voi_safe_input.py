@@ -653,7 +653,9 @@ def test_a_power_of_ten_is_no_evidence_of_a_decimal_comma(separator, other):
     grouped = [f"{4000 + 7 * k:,}" for k in range(N)]
     frame = pd.DataFrame({"SoC": [other or "7"] * (N - 1) + ["1e+05"], "Drug": grouped})
     seen = voi.preview(file("p.csv", P), file("c.txt", frame, sep=separator), EFFECTS)
-    assert "'4,000' (line 2 of the file), which may be 4000 or 4.000" in str(seen.problems[0])
+    assert "'4,000', which may be 4000 or 4.000, in column 'Drug', row 1 (line 2" in str(
+        seen.problems[0]
+    )
     pounds = frame.assign(Drug="£" + frame.Drug)  # in pounds a comma groups digits
     found = voi.read_csv(file("c.txt", pounds, sep=separator), "costs")
     np.testing.assert_allclose(found["Drug"], 4000 + 7 * np.arange(N))

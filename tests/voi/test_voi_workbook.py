@@ -341,7 +341,7 @@ def test_a_second_table_below_is_named():
     for row in (table.columns[3:], *table.iloc[:, 3:].itertuples(index=False)):
         book.active.append(list(row))
     seen = voi.preview(saved(book))
-    assert any("another table from line" in note for note in seen.notes)
+    assert any("left out as another table" in note for note in seen.notes)
 
 
 def test_draws_in_columns_are_refused_with_the_remedy():

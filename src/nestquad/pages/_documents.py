@@ -88,11 +88,16 @@ def _add_field(paragraph: Any, code: str, shown: str) -> None:
     paragraph._p.append(field)
 
 
+# Characters of a line of a table, and as wide as the padding of a cell.
+_LINE, _PADDING = 90, 4
+
+
 def _add_table(document: Any, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table whose head is repeated on every page, and whose rows are not cut by its end."""
     from docx.enum.text import WD_ALIGN_PARAGRAPH
     from docx.oxml import OxmlElement
     from docx.oxml.ns import qn
+    from docx.shared import Pt
 
     named = ["" if name == "words" else name for name in head]
     lines = [named, *rows] if any(named) else rows
@@ -107,8 +112,25 @@ def _add_table(document: Any, head: Sequence[str], rows: Sequence[Sequence[str]]
                 cell.paragraphs[0].alignment = WD_ALIGN_PARAGRAPH.RIGHT
     if any(named):
         shown.rows[0]._tr.trPr.append(OxmlElement("w:tblHeader"))
-    else:  # the style would paint the first row as a head
-        shown._tbl.tblPr.find(qn("w:tblLook")).set(qn("w:firstRow"), "0")
+    else:  # the style would paint the first row as a head; older readers know the sum of flags
+        look = shown._tbl.tblPr.find(qn("w:tblLook"))
+        look.set(qn("w:firstRow"), "0")
+        look.set(qn("w:val"), "0480")
+    # Widths by the longest word, which is not broken, and by the text up to a quarter of a line.
+    longest = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    words = [max(len(word) for text in column for word in text.split() or [""])
+             for column in zip(*lines, strict=True)]  # fmt: skip
+    weights = [
+        _PADDING + max(word, min(text, _LINE // 4))
+        for word, text in zip(words, longest, strict=True)
+    ]
+    whole = document.sections[0]
+    width = whole.page_width - whole.left_margin - whole.right_margin
+    shown.autofit, shown.style.font.size = False, Pt(9)
+    for column, weight in zip(shown.columns, weights, strict=True):
+        column.width = width * weight // sum(weights)
+        for cell in column.cells:  # readers follow one of the two
+            cell.width = column.width
 
 
 if TYPE_CHECKING:

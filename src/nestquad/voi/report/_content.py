@@ -378,8 +378,8 @@ class Content:
 
         n, p = f"{self.data.outputs.n_rows:,}", self.data.n_parameters
         text = words()["methods"].format(n=n, p=p, version=__version__)
-        text += words()["boost"] if has_trees() else ""
-        text += words()["evsi"] if self.data.evsi is not None else ""
+        text += f" {words()['boost']}" if has_trees() else ""
+        text += f" {words()['evsi']}" if self.data.evsi is not None else ""
         if self.whom:
             text += f" Values for the population are for {self.whom}, {self.discount}."
         yield Heading("Methods")

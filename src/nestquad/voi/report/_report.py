@@ -94,7 +94,9 @@ def write_voi_workbook(
 def _workbook(content: Content, blocks: Sequence[Block]) -> bytes:
     about = next(block for block in reversed(blocks) if isinstance(block, Table))
     sheets = {"about": pandas().DataFrame(about.rows, columns=[content.first_line, ""])}
-    return workbook({**sheets, **content.data.tables}, words()["heads"])
+    tables = dict(content.data.tables)
+    tables["convergence"] = tables["convergence"].rename(columns={"n": "Draws"})
+    return workbook({**sheets, **tables}, words()["heads"])
 
 
 def write_voi_document(

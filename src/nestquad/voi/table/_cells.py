@@ -15,8 +15,8 @@ import numpy as np
 from nestquad._checks import shown
 from nestquad._typing import Array, Indices
 from nestquad.errors import InputError, optional_module
-from nestquad.voi.table._limits import LARGEST, check_table
-from nestquad.voi.table._numbers import is_float, is_quantity, shows_decimal_mark
+from nestquad.voi.table._limits import LARGEST, check_table, unpacking
+from nestquad.voi.table._numbers import decimal_mark, is_float, is_quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,8 +32,12 @@ class LayoutSettings:
         First lines of a text among which its header is.
     title_lines
         Lines of titles that may stand above the header.
+    name_lines
+        Lines of names: units and titles of blocks may stand above the header.
     summary_rows
         Rows at either end that may be summaries: mean, standard deviation, quantiles.
+    quantiles
+        Levels of quantiles that are recognized without a label.
     equal
         Relative difference below which a cell equals a mean or a total; formulas are exact to
         1e-12.
@@ -46,7 +50,9 @@ class LayoutSettings:
 
     header_lines: int = 60
     title_lines: int = 20
+    name_lines: int = 3
     summary_rows: int = 10
+    quantiles: tuple[float, ...] = (0.5, 0.025, 0.975)
     equal: float = 1e-6
     sharp: float = 0.02
     quoted: int = 4
@@ -65,6 +71,7 @@ DRAW_NAMES = re.compile(
     r"([ _.]?(id|no|nr|number|index|run|sample|iteration|draw|names?|#))?",
     re.IGNORECASE,
 )
+_HIDDEN_TAG = re.compile(rb'<(?:\w+:)?(?:col|row) [^>]*hidden="(?:1|true)"[^>]*>')
 _SEPARATOR_LINE = re.compile(r"[\"']?sep=(.)[\"']?", re.IGNORECASE)
 # Cells stay as they are written, so that errors can show them.
 _RAW: dict[str, Any] = {"header": None, "keep_default_na": False, "na_values": [""]}
@@ -93,6 +100,8 @@ class Region:
         Descriptions of the cells and rows that are left out.
     decimal
         Decimal mark of the file; "" where no cell shows it.
+    is_hidden
+        Whether the sheet is hidden.
     """
 
     frame: pd.DataFrame
@@ -101,6 +110,7 @@ class Region:
     letters: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     decimal: str = ""
+    is_hidden: bool = False
 
 
 def is_workbook(name: str, data: bytes) -> bool:
@@ -120,11 +130,11 @@ def read_text(name: str, data: bytes) -> Region:
     width = max(map(len, split), default=0)
     top = pd.DataFrame([[*row, *[None] * (width - len(row))] for row in split], dtype=object)
     above = find_header(top)[0] if width else 0
-    decimal = "," if separator != "," and any("," in line for line in first[above + 1 :]) else "."
-    options = {"sep": separator, "encoding": encoding, "decimal": decimal, "low_memory": False}
-    options |= {"skiprows": above + 1, "skip_blank_lines": False, **_RAW}
+    options = {"sep": separator, "encoding": encoding, "skiprows": above + 1, **_RAW}
+    # Between commas numbers have points; elsewhere the cells tell.
+    options |= {"low_memory": False} if separator == "," else {"dtype": str}
     try:
-        frame = pd.read_csv(io.BytesIO(data), **options)
+        frame = pd.read_csv(io.BytesIO(data), skip_blank_lines=False, **options)
     except pd.errors.EmptyDataError:
         raise InputError(name, "no rows", "a header line and one line for each draw") from None
     except pd.errors.ParserError as error:
@@ -137,16 +147,24 @@ def read_text(name: str, data: bytes) -> Region:
         ) from None
     except UnicodeDecodeError:
         raise InputError(name, "a file that is not text", "a .csv file") from None
+    decimal = "" if separator == "," else decimal_mark(frame.to_numpy().ravel())
+    frame = frame.apply(_with_mark, mark=decimal) if separator != "," else frame
     # Between commas, a number with a comma makes one cell too many as well.
     numbered = separator == r"\s+" or bool(np.array_equal(frame[0], np.arange(len(frame)) + 1))
     if frame.shape[1] == len(split[above]) + 1 and numbered:
         top.iloc[above] = [None, *top.iloc[above].tolist()][: top.shape[1]]  # as R's write.table
-    region = table_below(top.iloc[: above + 1], frame)
-    start = above + 1
-    if separator == "," or not shows_decimal_mark(name, lines, start, separator, decimal):
-        return region
-    notes = ("the file has decimal commas: 1,5 is 1.5",) if decimal == "," else ()
-    return replace(region, decimal=decimal, notes=(*notes, *region.notes))
+    region = replace(table_below(top.iloc[: above + 1], frame), decimal=decimal)
+    is_read = decimal == "," and any(dtype.kind in "fiu" for dtype in region.frame.dtypes)
+    notes = ("the file has decimal commas: 1,5 is 1.5",) if is_read else ()
+    return replace(region, notes=(*notes, *region.notes))
+
+
+def _with_mark(column: pd.Series[Any], mark: str) -> pd.Series[Any]:
+    """Numbers of a column of texts with this decimal mark; as it is where one is unclear."""
+    if column.str.contains({",": r"\.", ".": ",", "": "[.,]"}[mark]).any():
+        return column
+    numbers = pandas().to_numeric(column.str.replace(",", "."), errors="coerce")
+    return numbers if numbers.notna().equals(column.notna()) else column
 
 
 def _decoded(name: str, data: bytes) -> tuple[str, str]:
@@ -202,7 +220,42 @@ def read_sheets(file: str, data: bytes) -> dict[str, Region]:
             "an .xlsx workbook",
             "Older .xls files: save as .xlsx.",
         ) from None
-    return {sheet: _on_sheet(data, sheet, cells) for sheet, cells in sheets.items()}
+    regions = {sheet: _on_sheet(data, sheet, cells) for sheet, cells in sheets.items()}
+    if data[:2] != b"PK":
+        return regions
+    with unpacking("workbook", "an .xlsx workbook"):
+        return {sheet: _with_hidden(regions[sheet], *h) for sheet, h in _hidden(data).items()}
+
+
+def _hidden(data: bytes) -> dict[str, tuple[bool, set[str], int]]:
+    """Whether each sheet is hidden, letters of hidden columns, and number of hidden rows."""
+    from openpyxl.reader.excel import ExcelReader
+
+    reader = ExcelReader(io.BytesIO(data), read_only=True)
+    reader.read_manifest()
+    reader.read_workbook()
+    hidden = {}
+    for sheet, place in reader.parser.find_sheets():
+        if not place.target.startswith("xl/worksheets/"):  # a chart
+            continue
+        text = reader.archive.read(place.target)
+        tags = [dict(re.findall(rb'(\w+)="(\d+)"', t)) for t in re.findall(_HIDDEN_TAG, text)]
+        columns = {
+            _letter(j - 1)
+            for tag in tags
+            if b"min" in tag
+            for j in range(int(tag[b"min"]), min(int(tag[b"max"]), int(tag[b"min"]) + 999) + 1)
+        }
+        hidden[sheet.name] = sheet.state != "visible", columns, sum(b"min" not in t for t in tags)
+    return hidden
+
+
+def _with_hidden(region: Region, is_hidden: bool, columns: set[str], rows: int) -> Region:
+    """Region with notes on hidden columns and rows, which are read like others."""
+    names = [name for name, letter in region.letters.items() if letter in columns]
+    notes = [f"hidden columns are read: {', '.join(map(repr, names))}"] if names else []
+    notes += [f"{rows:,} hidden rows are read"] if rows and region.frame.size else []
+    return replace(region, is_hidden=is_hidden, notes=(*region.notes, *notes))
 
 
 def _on_sheet(data: bytes, sheet: str, cells: pd.DataFrame) -> Region:
@@ -214,8 +267,12 @@ def _on_sheet(data: bytes, sheet: str, cells: pd.DataFrame) -> Region:
         header, stop = find_header(cells)
         top, below = cells.iloc[: header + 1], cells.iloc[header + 1 : stop]
         region = table_below(top, below, lettered=True)
-        below = f"another table from line {stop + 1:,} on is left out"
-        region = replace(region, notes=(*region.notes, *([below] * (stop < len(cells)))))
+        if stop < len(cells):
+            quoted = shown(one_line(cells.iloc[stop].dropna().iloc[0])[:60])
+            left = f"line {stop + 1:,} and below, from {quoted} on, are left out as another table"
+            region = replace(region, notes=(*region.notes, left))
+        texts = region.frame.select_dtypes(exclude="number")
+        region = replace(region, decimal=decimal_mark(texts.to_numpy().ravel()))
         if region.frame.size and not region.frame.isna().any(axis=None):
             return region
     frame = region.frame
@@ -247,7 +304,7 @@ def table_below(top: pd.DataFrame, below: pd.DataFrame, *, lettered: bool = Fals
     inside, rows = np.flatnonzero(body), np.flatnonzero(filled.any(axis=1))
     named = top.iloc[header].notna().to_numpy()
     kept = _table_columns(named, filled[inside], numeric[inside])
-    names = _column_names(top.iloc[:, kept])
+    names, used = _column_names(top.iloc[:, kept])
     repeated = np.zeros(len(rows), dtype=bool)
     for k in np.flatnonzero(~body[rows]):
         repeated[k] = [str(cell).strip() for cell in below.iloc[rows[k], kept]] == names
@@ -258,7 +315,7 @@ def table_below(top: pd.DataFrame, below: pd.DataFrame, *, lettered: bool = Fals
     filled[np.ix_(np.concatenate((draws, rows[repeated])), np.array(kept, dtype=int))] = False
     above = top.notna().to_numpy(copy=True)
     above[header, kept] = False
-    above[header - 1] &= not _is_super_header(top, header)
+    above[header - used : header] = False
     outside = [*_quoted(top, above, 1, lettered), *_quoted(below, filled, header + 2, lettered)]
     more = len(outside) - LAYOUT.quoted
     quoted = ", ".join(outside[: LAYOUT.quoted]) + (f" and {more:,} more" if more > 0 else "")
@@ -294,7 +351,13 @@ def find_header(cells: pd.DataFrame) -> tuple[int, int]:
         start -= 1
     group = heads[start : at + 1][::-1]
     distinct = [cells.iloc[head].dropna().astype(str).nunique() for head in group]
-    return int(group[int(np.argmax(distinct))]), int(ends[at])
+    header = int(group[int(np.argmax(distinct))])
+    # Names in cells that are merged with the line below leave gaps, which that line fills.
+    span = slice(
+        int(filled[header].argmax()), len(filled[header]) - int(filled[header][::-1].argmax())
+    )
+    header = next((int(h) for h in group if (filled[h] & ~filled[header])[span].any()), header)
+    return header, int(ends[at])
 
 
 def _table_columns(named: Any, filled: Any, numeric: Any) -> list[int]:
@@ -311,22 +374,28 @@ def _table_columns(named: Any, filled: Any, numeric: Any) -> list[int]:
     return kept or [int(j) for j in np.flatnonzero(used)]
 
 
-def _is_super_header(cells: pd.DataFrame, header: int) -> bool:
-    """Whether the row above the header has titles of blocks of columns."""
-    return header > 0 and int(cells.iloc[header - 1].notna().sum()) > 1
+def _column_names(top: pd.DataFrame) -> tuple[list[str], int]:
+    """Names of columns, and the lines above the header that are part of them.
 
-
-def _column_names(top: pd.DataFrame) -> list[str]:
-    """Names of columns; equal ones get the title of their block, which stands above them."""
-    header = len(top) - 1
-    names = ["" if cell != cell or cell is None else one_line(cell) for cell in top.iloc[header]]
-    if len(set(names)) == len(names) or not _is_super_header(top, header):
-        return names
-    blocks = top.iloc[header - 1].ffill()
-    return [
-        f"{one_line(block)} {name}" if names.count(name) > 1 and isinstance(block, str) else name
-        for block, name in zip(blocks, names, strict=True)
-    ]
+    A column without a name has that of a merged cell above it; columns of equal names get the title
+    of their block, in the nearest line above that tells them apart.
+    """
+    lines = [[None if x != x or x is None else one_line(x) for x in row] for row in top.to_numpy()]
+    names, used = [name or "" for name in lines[-1]], 0
+    above = lines[-1 : -1 - LAYOUT.name_lines : -1][1:]
+    if "" in names and above and sum(map(bool, above[0])) > 1:
+        names, used = [name or one or "" for name, one in zip(names, above[0], strict=True)], 1
+    for depth, line in enumerate(above, 1):
+        if len(set(names)) == len(names) or sum(map(bool, line)) < 2:
+            break
+        blocks = pandas().Series(line, dtype=object).ffill()
+        named = [
+            f"{block} {name}" if names.count(name) > 1 and isinstance(block, str) else name
+            for block, name in zip(blocks, names, strict=True)
+        ]
+        if len(set(named)) == len(names):
+            names, used = named, depth
+    return names, used
 
 
 def _quoted(cells: pd.DataFrame, mask: Any, line: int, lettered: bool) -> Iterator[str]:
@@ -337,14 +406,14 @@ def _quoted(cells: pd.DataFrame, mask: Any, line: int, lettered: bool) -> Iterat
 
 
 def summary_rows(frame: pd.DataFrame) -> dict[int, str]:
-    """Rows of means, totals and the like at either end of the draws, and the word for each.
+    """Rows of means, totals and the like, and the word for each.
 
-    A summary is recognized by its label, or by its numbers: a row of means, sums or standard
-    deviations of all rows beyond it, in a block of summaries or rounded.
+    A summary is recognized by its label, or at either end of the draws by its numbers: a row of
+    means, sums, standard deviations or quantiles of all rows beyond it, in a block of summaries or
+    rounded.
     """
-    n, most = len(frame), LAYOUT.summary_rows
-    rows = dict(_labelled(frame, [*range(min(most, n)), *range(max(n - most, most), n)]))
-    draws = np.array([i for i in range(n) if i not in rows])
+    rows = dict(_labelled(frame))
+    draws = np.array([i for i in range(len(frame)) if i not in rows])
     # Integers beyond the range of floats are read as texts.
     texts = frame.astype({name: str for name in frame.columns if frame[name].dtype == object})
     texts = texts.drop(columns=[c for c in texts.columns if DRAW_NAMES.fullmatch(str(c))])
@@ -352,7 +421,7 @@ def summary_rows(frame: pd.DataFrame) -> dict[int, str]:
     values = numbers.to_numpy(dtype=float, na_value=np.nan)
     for step in (1, -1):
         draws = draws[::step]
-        for count in range(1, min(most, len(draws) - 3) + 1):
+        for count in range(1, min(LAYOUT.summary_rows, len(draws) - 3) + 1):
             words = _statistics(values[draws[:-count]], values[draws[-count:]])
             if any(words):
                 said = (word or "summary" for word in words)
@@ -368,8 +437,8 @@ def summary_rows(frame: pd.DataFrame) -> dict[int, str]:
     return dict(sorted(rows.items()))
 
 
-def _labelled(frame: pd.DataFrame, ends: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """Rows among the `ends` with a label such as Mean in a column of numbers, and the label.
+def _labelled(frame: pd.DataFrame) -> Iterator[tuple[int, str]]:
+    """Rows with a label such as Mean in a column of numbers, and the label.
 
     In a column that numbers the draws, any text is a label: 97.5 %, Deterministic.
     """
@@ -377,15 +446,15 @@ def _labelled(frame: pd.DataFrame, ends: Sequence[int]) -> Iterator[tuple[int, s
         column = frame.iloc[:, j]
         if column.dtype.kind in "fiub" or not len(column):
             continue
-        words = {i: "" if pandas().isna(column.iloc[i]) else str(column.iloc[i]) for i in ends}
-        numbers = sum(is_float(word) or not word for word in words.values())
-        is_numeric = column.isna().mean() > 0.5 or 2 * numbers > len(ends)
-        for i, word in words.items():
-            is_summary = _SUMMARY_WORDS.fullmatch(word.strip()) is not None
-            is_summary &= is_numeric or bool((column == word).sum() == 1)
-            is_text = bool(word.strip()) and word[0] not in "#=" and not is_float(word)
-            if is_summary or (is_text and is_numeric and DRAW_NAMES.fullmatch(str(name))):
-                yield i, word.strip()
+        words = ["" if cell != cell or cell is None else str(cell).strip() for cell in column]
+        is_text = [bool(word) and word[0] not in "#=" and not is_float(word) for word in words]
+        is_numeric = 2 * sum(is_text) < len(words)
+        for i in np.flatnonzero(is_text):
+            word = words[i]
+            is_summary = _SUMMARY_WORDS.fullmatch(word) is not None
+            is_summary &= is_numeric or words.count(word) == 1
+            if is_summary or (is_numeric and DRAW_NAMES.fullmatch(str(name))):
+                yield int(i), word
 
 
 def _statistics(draws: Array, rows: Array, *, rounded: bool = False) -> list[str]:
@@ -396,6 +465,9 @@ def _statistics(draws: Array, rows: Array, *, rounded: bool = False) -> list[str
     rows, x = rows[:, usable], draws[:, usable]
     size, sd = 1e-3 * np.abs(x).mean(axis=0), x.std(axis=0, ddof=1)
     statistics = {"mean": x.mean(axis=0), "total": x.sum(axis=0), "standard deviation": sd}
+    if not rounded and len(x):
+        levels = {f"{100 * q:g} % quantile": q for q in LAYOUT.quantiles}
+        statistics |= zip(levels, np.quantile(x, list(levels.values()), axis=0), strict=True)
     words = []
     for row in rows:
         known = np.abs(row) < LARGEST

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nestquad._checks import shown
@@ -16,21 +16,25 @@ if TYPE_CHECKING:
 
 INPUT, IGNORED = "input", "ignored"
 _ROLE = re.compile(r"(cost|effect) of (.+)", re.DOTALL)
-# Results that follow from costs and effects: no inputs.
+# Words of results that follow from costs and effects, and of what a program logs: no inputs.
 _DERIVED = re.compile(
     r"i?n[mh]?b\d*|icers?|inc|incr|incremental|delta|diff|difference|net|ce|ceac?|wtp|lambda_?wtp|"
-    r"(cost)?effective|preferred|optimal|winner",
+    r"(cost)?effective|preferred|optimal|winner|cum|cumulative|running|seed|date|timestamp",
     re.IGNORECASE,
 )
+# Words of costs and effects that are inputs although they are there for each option.
+_EACH = re.compile(r"\b(units?|per|prices?|daily|weekly|monthly|annual|utilit(y|ies))\b")
+_DATE = r"\s*\d{4}-\d\d-\d\d.*|\s*\d{1,2}[./]\d{1,2}[./]\d{2,4}.*"
 _EXPECTED = "“input”, “cost of …”, “effect of …” or “ignored”"
 
 
 def assign_roles(frame: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
     """Role of each column: as `given`, or else from its name and its values.
 
-    A cost and an effect of the same option make a pair; of several costs with one name the nearest
-    to the effect is its own, and the others are ignored. So are columns that number the draws,
-    constant texts, names of options, and results such as net benefits; all others are inputs.
+    A cost and an effect of the same option make a pair; of several with one name, QALYs, totals and
+    discounted values are preferred, then the nearest. The others are ignored, and so are parts of
+    costs and effects by option, columns that number the draws, constant texts, dates, names of
+    options, and results such as net benefits; all others are inputs.
     """
     names = [str(name) for name in frame.columns]
     words = {name: re.split(r"[\W_]+", name) for name in names}
@@ -39,10 +43,10 @@ def assign_roles(frame: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str
         for name in names
         if name and not numbers_rows(name, frame[name])
         and not any(map(_DERIVED.fullmatch, words[name]))
-        and not _is_constant_text(frame[name])
+        and not _is_label(frame[name])
     ]  # fmt: skip
-    costs = [name for name in free if kind_of_name(name) == "costs"]
-    effects = [name for name in free if kind_of_name(name) == "effects"]
+    kinds = {name: kind_of_name(name) for name in free}
+    costs, effects = ([n for n in free if kinds[n] == kind] for kind in ("costs", "effects"))
     effects = [name for name in effects if "utilit" not in name.lower()] or effects
     pairs = _pairs(names, costs, effects)
     if len(pairs) < 2:  # the short names of R: c1, e1, c.SoC, e.SoC
@@ -53,20 +57,47 @@ def assign_roles(frame: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str
         pairs = _pairs(names, costs, effects)
     roles = {name: INPUT if name in free else IGNORED for name in names}
     if len(pairs) > 1:
+        parts = _parts_by_option([n for n in (*costs, *effects) if kinds[n]], pairs)
         for name in names:
             kind = "costs" if name in costs else "effects" if name in effects else ""
             is_result = kind and _option(plain_names([name], kind)[0]) in pairs
-            if is_result or set(frame[name].unique()) <= {*pairs}:
+            if is_result or name in parts or set(frame[name].unique()) <= {*pairs}:
                 roles[name] = IGNORED
         for option, (cost, effect) in pairs.items():
             roles[cost], roles[effect] = f"cost of {option}", f"effect of {option}"
     return {name: given.get(name, role) for name, role in roles.items()}
 
 
-def _is_constant_text(column: pd.Series[Any]) -> bool:
-    """Whether all cells are one text, and no formula or error."""
-    is_text = column.dtype.kind not in "fiub" and column.nunique() == 1
-    return is_text and str(column.dropna().iloc[0])[:1] not in ("#", "=")
+def ignored_results(roles: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
+    """Note on columns that are ignored although their names say costs or effects."""
+    names = [n for n, r in roles.items() if r == IGNORED and n not in given and kind_of_name(n)]
+    if not names:
+        return []
+    return [f"columns ignored as other results: {', '.join(map(repr, names))}"]
+
+
+def _is_label(column: pd.Series[Any]) -> bool:
+    """Whether all cells are one text, no formula or error, or dates."""
+    if column.dtype.kind in "mM":
+        return True
+    if column.dtype.kind in "fiub":
+        return False
+    text = str(column.dropna().iloc[0]) if column.notna().any() else "#"
+    is_date = bool(column.astype(str).str.fullmatch(_DATE).all())
+    return is_date or (column.nunique() == 1 and text[:1] not in ("#", "="))
+
+
+def _parts_by_option(names: Sequence[str], options: Iterable[str]) -> set[str]:
+    """Names with the name of an option in them that are there for two options or more."""
+    found: dict[str, dict[str, str]] = {}
+    for name in names:
+        plain = re.sub(r"[\W_]+", " ", name).casefold()
+        # At its end first: the cost of drugs in the arm Drug.
+        for option in () if _EACH.search(plain) else options:
+            before, word, after = plain.rpartition(option.casefold())
+            if word and plain != word:
+                found.setdefault(f"{before}|{after}", {})[option] = name
+    return {name for by in found.values() if len(by) > 1 for name in by.values()}
 
 
 def check_roles(given: Mapping[str, str], known: Mapping[str, str]) -> None:
@@ -81,18 +112,26 @@ def check_roles(given: Mapping[str, str], known: Mapping[str, str]) -> None:
 def _pairs(
     names: Sequence[str], costs: Sequence[str], effects: Sequence[str]
 ) -> dict[str, tuple[str, str]]:
-    """Costs and effects by option; of several effects, quality-adjusted ones."""
+    """Costs and effects by option."""
     pairs: dict[str, tuple[str, str]] = {}
     short = dict(zip(costs, plain_names(costs, "costs"), strict=True))
-    for effect, option in zip(effects, plain_names(effects, "effects"), strict=True):
-        known = pairs.get(_option(option), ("", ""))[1].casefold()
-        if "qaly" in known and "qaly" not in effect.casefold():
-            continue
-        same = [c for c in costs if short[c].casefold() == option.casefold()]
+    options = dict(zip(effects, plain_names(effects, "effects"), strict=True))
+    for option in dict.fromkeys(options.values()):
+        same = [c for c in costs if short[c] == option]
+        same = same or [c for c in costs if short[c].casefold() == option.casefold()]
         if same:
-            cost = min(same, key=lambda name: abs(names.index(name) - names.index(effect)))
+            effect = min((e for e in effects if options[e] == option), key=_preference)
+            place = names.index(effect)
+            cost = min(same, key=lambda c: (_preference(c), abs(names.index(c) - place)))
             pairs[_option(option)] = (cost, effect)
     return pairs
+
+
+def _preference(name: str) -> tuple[bool, bool, bool]:
+    """Order of columns of one option: QALYs, discounted values, totals."""
+    folded = name.casefold()
+    is_other = kind_of_name(name) == "effects" and "qal" not in folded
+    return is_other, "undisc" in folded, not re.search("total|disc", folded)
 
 
 def _option(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,7 +16,12 @@ from nestquad._files import check_size as check_file
 from nestquad._notebook import pairs
 from nestquad.errors import InputError
 from nestquad.voi.table._cells import Region, is_workbook, one_line, pandas, read_sheets, read_text
-from nestquad.voi.table._columns import assign_roles, check_roles, columns_by_kind
+from nestquad.voi.table._columns import (
+    assign_roles,
+    check_roles,
+    columns_by_kind,
+    ignored_results,
+)
 from nestquad.voi.table._limits import check_size
 from nestquad.voi.table._outputs import Outputs
 from nestquad.voi.table._tables import (
@@ -42,6 +47,14 @@ _SHEETS = {
     "costs": (r"costs?", r".*cost.*"),
     "effects": (r"effects?|qalys?", r".*(effect|qaly|outcome|daly|utilit).*", r".*benefit.*"),
 }
+# Share of draws that are copies of others, beyond which it is said.
+_COPIES = 0.01
+# Units such as (£000), [k€], in millions.
+_THOUSANDS = re.compile(
+    r"[(\[,][\s£$€]*('?000'?s?|k|m|mn|mio|(in )?(thousand|million)s?)[\s£$€]*[)\]]|"
+    r"[£$€]\s?(k|m|mn|'?000'?s?)\b|\bin (thousand|million)s?\b",
+    re.IGNORECASE,
+)
 
 
 def read_csv(path: Source, kind: str) -> pd.DataFrame:
@@ -209,7 +222,9 @@ def preview(
         if all(frames[kind].size for kind in KINDS):  # names of rows may be in a missing table
             moved, rows_moved, _ = aligned(frames)
             frames |= moved
-            notes += rows_moved
+            copies = int(pandas().concat(frames, axis=1).duplicated().sum())
+            said = f"{copies:,} draws are copies of others: was a block pasted twice?"
+            notes += [*rows_moved, *([said] if copies > _COPIES * len(moved["costs"]) else [])]
         if frames["costs"].size and frames["effects"].size:
             for kind in ("costs", "effects"):  # noted already
                 frames[kind].attrs = {**frames[kind].attrs, "notes": ()}
@@ -269,8 +284,21 @@ def _clean(kind: str, source: Any) -> Cleaned:
         return Cleaned.refused(name, error)
 
 
+def _check_unit(argument: str, names: Iterable[str]) -> None:
+    """Refuse costs whose names say thousands or millions."""
+    if unit := next(filter(_THOUSANDS.search, names), ""):
+        raise InputError(
+            argument,
+            f"costs in thousands or millions ({unit})",
+            "costs in full",
+            "Write them in full, as 3600000 for 3.6m, with the sign of the currency alone.",
+        )
+
+
 def _clean_region(name: str, kind: str, region: Region) -> Cleaned:
     """Table of numbers of a region, with notes on the cells around it."""
+    if kind == "costs":
+        _check_unit(name, [name, *map(str, region.frame.columns)])
     table = clean(name, region.frame, kind, region)
     if "" in table.frame.columns or any(p.column == "" and p.row for p in table.problems):
         letter = region.letters.get("", "") or list(region.frame.columns).index("") + 1
@@ -289,7 +317,12 @@ def _clean_together(
     if isinstance(source, tuple) and is_workbook(*source):
         name, sheets = "workbook", read_sheets(*source)
         if by_kind := None if columns else _sheets_by_kind(sheets):
-            parts = {k: _clean_region(f"sheet {s!r}", k, sheets[s]) for k, s in by_kind.items()}
+            parts = {}
+            for kind, sheet in by_kind.items():
+                try:
+                    parts[kind] = _clean_region(f"sheet {sheet!r}", kind, sheets[sheet])
+                except InputError as error:
+                    parts[kind] = Cleaned.refused(error.argument, error)
             return parts, ()
         region = _joined(sheets)
     elif isinstance(source, tuple):
@@ -305,10 +338,13 @@ def _clean_together(
     frame.attrs["draws alone"] = True
     region = replace(region, lines=region.lines[rows], notes=(*region.notes, *left_out))
     roles = assign_roles(frame, columns or {})
+    others = ignored_results(roles, columns or {})
+    region = replace(region, notes=(*region.notes, *others))
     parts = dict.fromkeys(KINDS, Cleaned(pandas().DataFrame()))
     try:
         check_roles(columns or {}, roles)
         for kind, of in columns_by_kind(roles).items():
+            _check_unit(name, of if kind == "costs" else ())
             letters = {new: region.letters.get(old, "") for old, new in of.items()}
             part = frame[list(of)].set_axis(list(of.values()), axis=1)
             part_region = replace(region, frame=part, letters=letters)
@@ -333,6 +369,9 @@ def _joined(regions: Mapping[str, Region]) -> Region:
     Columns of one name that differ between sheets, as with a sheet for each option, get the names
     of their sheets.
     """
+    hidden = [s for s, region in regions.items() if region.is_hidden and region.frame.size]
+    if visible := {s: region for s, region in regions.items() if not region.is_hidden}:
+        regions = visible
     if not regions:
         raise InputError("workbook", "no table", "a header and one row for each draw")
     largest = max(regions, key=lambda sheet: regions[sheet].frame.size)
@@ -348,6 +387,7 @@ def _joined(regions: Mapping[str, Region]) -> Region:
     left = [sheet for sheet in regions if sheet not in used]
     notes = [f"sheet {' and '.join(map(repr, used))} used"] if len(regions) > 1 else []
     notes += [f"sheet {', '.join(map(repr, left))} not used"] if left else []
+    notes += [f"hidden sheet {', '.join(map(repr, hidden))} not used"] if visible and hidden else []
     if len(used) == 1:
         return replace(first, notes=(*notes, *first.notes))
     frame = pandas().DataFrame(joined)

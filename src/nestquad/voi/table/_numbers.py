@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,8 +21,6 @@ _NUMBER = re.compile(
     rf"(?P<body>[.,]?\d(?:[\d.,{_GROUPING}]*\d)?[.,]?)(?P<power>[eE][-+]?\d+)?\s*"
     rf"(?P<after>{_UNIT}|%)?\s*(?P<close>\)?)"
 )
-# One mark and three digits: thousands or thousandths. A leading 0 tells that it is a decimal mark.
-_AMBIGUOUS = re.compile(r"[-+−]?[1-9]\d{0,2}[.,]\d{3}")
 
 
 def read_numbers(cells: Sequence[str], decimal: str = "") -> tuple[Array, str]:
@@ -43,7 +40,7 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> tuple[Array, str]:
     formats = _formats(bodies)
     if len(formats) > 1:  # such as 3,610 alone
         known_mark = decimal or ("." if unit in ("£", "$", "GBP", "USD") else "")
-        formats = [(point, group) for point, group in formats if point == known_mark]
+        formats = [f for f in formats if f[0] == known_mark or (unit == "%" and not f[1])]
         values = values if formats else np.full(len(cells), np.nan)
     if not formats:  # cells that contradict others stand alone
         return values, ""
@@ -64,33 +61,16 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> tuple[Array, str]:
     return values, "; ".join([*notes, *([example] if example else [])])
 
 
-def shows_decimal_mark(
-    name: str, lines: Sequence[str], start: int, separator: str, mark: str
-) -> bool:
-    """Whether a cell from line `start` on shows the decimal mark: 0,5 does, 3,610 does not.
-
-    Cells that may be thousands are refused where no other cell tells.
-    """
-    number = re.compile(rf"[-+]?\d*[{mark}]\d+([eE][-+]?\d+)?")
-    doubtful: tuple[str, int] | None = None
-    for line, text in enumerate(lines[start:], start + 1):
-        for cell in re.split(separator, text) if mark in text else ():
-            if number.fullmatch(cell := cell.strip(' "')):
-                if not _AMBIGUOUS.fullmatch(cell):
-                    return True
-                doubtful = doubtful or (cell, line)
-    if doubtful is None:
-        return False
-    cell, line = doubtful
-    plain, decimals = cell.replace(mark, ""), cell.replace(mark, ".")
-    raise InputError(
-        name,
-        f"{cell!r} (line {line:,} of the file), which may be {plain} or {decimals}, and no other "
-        "cell tells which",
-        "numbers without separators of thousands",
-        f"Write {plain}; or, if it is a decimal mark, another number of decimals, as {cell}0 (in a "
-        "spreadsheet: number format “General”).",
-    )
+def decimal_mark(cells: Iterable[Any]) -> str:
+    """Decimal mark that a text shows without doubt: 0,5 and 1234,567 do, 3,610 does not."""
+    for cell in cells:
+        match = _matched(cell) if isinstance(cell, str) else None
+        parts = match and re.fullmatch(r"(.*)([.,])(\d+)", match["body"])
+        if not parts or parts[2] in parts[1]:
+            continue
+        if len(parts[3]) != 3 or not re.fullmatch(r"[1-9]\d{0,2}", parts[1]):
+            return parts[2]
+    return ""
 
 
 def is_float(text: str) -> bool:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 # Orders of magnitude between costs and the value of effects that no decision has, and by which
 # exchanged tables are nearer: QALYs and pounds exchanged are 6 or more apart, and 4 nearer.
 _APART, _NEARER = 4.0, 3.0
+# Words that say which costs or effects, not whose.
+_QUALIFIERS = "total|(un)?disc(ounted)?|lifetime|mean|expected"
 _KEYS = {"c": "costs", "e": "effects", "k": "wtp", "nb": "net_benefit"}
 
 
@@ -251,12 +253,13 @@ def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[st
 
 
 def plain_names(names: Sequence[str], kind: str) -> list[str]:
-    """Names without punctuation, units in parentheses, and the word for costs or effects."""
-    word = rf"(total[ _.]*)?({NAME_WORDS[kind]}|{NAME_LETTERS[kind]})"
+    """Names without punctuation, units in parentheses, and words for costs or effects."""
+    word = rf"({NAME_WORDS[kind]}|{NAME_LETTERS[kind]})"
     bare = [re.sub(r"[(\[].*?[)\]]", " ", name) for name in names]
     # Doses in parentheses tell options apart.
     names = bare if all(map(str.strip, bare)) and len({*bare}) == len({*names}) else names
     texts = [re.sub(r"[^\w+&%']+|_+", " ", name).strip() for name in names]
+    texts = [re.sub(rf"\s*\b({_QUALIFIERS})\b", "", t, flags=re.I).strip() or t for t in texts]
     drop = re.compile(rf"^{word}(?= |\d|$)|(?<= ){word}$", re.IGNORECASE)
     return [drop.sub("", text).strip() or text for text in texts]
 

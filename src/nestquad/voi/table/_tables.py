@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from nestquad.voi.table._numbers import is_float, read_numbers
 if TYPE_CHECKING:
     import pandas as pd
 
+# One mark and three digits: thousands or thousandths.
+_UNCLEAR = re.compile(r"[-+−]?[1-9]\d{0,2}[.,]\d{3}")
 _SEPARATED = re.compile(r"[-+]?\d{1,3}([ ,.'’\u00a0\u202f]\d{3})+([.,]\d+)?")
 # 3.6m and £20k: letters for thousands and millions.
 _ABBREVIATED = re.compile(
@@ -33,9 +36,14 @@ _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
 _ROW_NAMES = re.compile(rf"|x|unnamed: ?\d+|index|id|run|{DRAW_NAMES.pattern}", re.IGNORECASE)
 # Words in the names of columns that hold costs, or effects; letters before the names of options.
 NAME_WORDS = {
-    "costs": r"costs?",
+    "costs": r"costs?|kosten",
     "effects": r"effects?|effs?|qalys?|lys?|life ?years?|dalys?|outcomes?|utilit(?:y|ies)",
 }
+# Words of columns that are no options but follow from them.
+_RESULT_WORDS = re.compile(
+    r"totals?|sum|average|inc|incr|increment|incremental|diff|difference|delta|net|minus|vs|versus",
+    re.IGNORECASE,
+)
 NAME_LETTERS = {"costs": "c", "effects": "[euq]"}
 
 
@@ -126,6 +134,11 @@ def clean(argument: str, table: Any, kind: str, region: Region | None = None) ->
         bad = np.flatnonzero(~(np.abs(numbers[name]) < LARGEST))
         problems += _bad_cells(argument, column, bad, rows, region)
     cleaned = pandas().DataFrame(numbers, index=frame.index)
+    if kind != "parameters" and not problems:
+        results = [name for name in cleaned.columns if _is_result(name, cleaned)]
+        notes += [f"the column {name!r} is no option, by its name and its numbers: it is left out"
+                  for name in results]  # fmt: skip
+        cleaned = cleaned.drop(columns=results)
     cleaned.attrs = {"notes": tuple(notes), "categories": categories, "unnamed": unnamed}
     cleaned.attrs["counted"] = bool(frame.attrs.get("counted"))
     return Cleaned(cleaned, tuple(problems))
@@ -228,9 +241,14 @@ def _one_kind(frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:
     """Costs or effects alone, where a table has columns of both, such as cost_A and qaly_A."""
     kinds = {name: kind_of_name(name) for name in frame.columns}
     others = [name for name, other in kinds.items() if other not in (kind, "")]
+    qalys = [name for name in kinds if "qaly" in name.casefold()]
+    if kind == "effects" and len(qalys) > 1:  # beside life years
+        others = [name for name, other in kinds.items() if other and name not in qalys]
     if kind not in NAME_WORDS or not others or list(kinds.values()).count(kind) < 2:
         return frame
-    notes.append(f"the columns {', '.join(map(repr, others))} are no {kind} and are left out")
+    notes.append(
+        f"the columns {', '.join(map(repr, others))} are no {kind} of the decision: left out"
+    )
     return frame.drop(columns=others)
 
 
@@ -238,7 +256,19 @@ def kind_of_name(name: str) -> str:
     """Whether a column holds costs or effects, by words of its name; "" where it says neither."""
     words = re.sub(r"[\W\d_]+", " ", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).casefold())
     kinds = [k for k, pattern in NAME_WORDS.items() if re.search(rf"\b({pattern})\b", words)]
-    return kinds[0] if len(kinds) == 1 else ""
+    is_money = not kinds and re.search("[£$€]", name)
+    return "costs" if is_money else kinds[0] if len(kinds) == 1 else ""
+
+
+def _is_result(name: str, frame: pd.DataFrame) -> bool:
+    """Whether a column is called a total or a difference of others, and is one."""
+    if frame.shape[1] < 3 or not any(map(_RESULT_WORDS.fullmatch, re.split(r"[\W_]+", name))):
+        return False
+    others, value = frame.drop(columns=name).to_numpy(), frame[name].to_numpy()
+    error = 1e-6 * float(np.abs(others).max())
+    tried = [others.sum(axis=1), others.mean(axis=1)]
+    tried += [a - b for a, b in permutations(others.T, 2)]
+    return any(bool(np.all(np.abs(value - result) <= error)) for result in tried)
 
 
 def _without_row_names(
@@ -465,6 +495,8 @@ def _bad_cells(
     told: set[str] = set()
     name = str(column.name)
     more = f" and {bad.size - 1:,} more like it in this column" if bad.size > 1 else ""
+    # A number beside cells of another format is not what is wrong.
+    bad = np.array(sorted(bad, key=lambda i: str(column.iloc[i]).isdigit()), dtype=np.intp)
     for i in map(int, bad[:MOST_PROBLEMS]):
         text = "" if pandas().isna(column.iloc[i]) else str(column.iloc[i]).strip()
         row, line, address = int(rows[i]) + 1, None, ""
@@ -479,7 +511,8 @@ def _bad_cells(
         _, words, advice = _DIAGNOSES[kind]
         if not {kind, text} & told:
             quoted = text if kind == "error" else shown(text) if text else "an empty cell"
-            given = f"{words.format(quoted)} in {where}{more}"
+            readings = (re.sub("[.,]", mark, text) for mark in ("", "."))
+            given = f"{words.format(quoted, *readings)} in {where}{more}"
             error = InputError(argument, given, "a finite number in every cell", advice)
             yield Problem(argument, error, name, row, line, text, address)
         # Missing cells and errors have a cause each.
@@ -509,6 +542,12 @@ _DIAGNOSES: dict[str, tuple[Callable[[str], object], str, str]] = {
         _ABBREVIATED.fullmatch,
         "{}, a number with a letter for thousands or millions",
         "Write it in full, as 3600000 for 3.6m.",
+    ),
+    "unclear": (
+        _UNCLEAR.fullmatch,
+        "{}, which may be {} or {},",
+        "Write numbers without separators of thousands, and with another number of decimals than "
+        "three (in a spreadsheet: number format “General”).",
     ),
     "separators": (
         lambda text: _SEPARATED.fullmatch(text.strip("()£$€¥ ")) or _DECIMAL_COMMA.fullmatch(text),

@@ -1,7 +1,10 @@
 // Text from outside enters the page by textContent alone.
 "use strict";
 const $ = (id) => document.getElementById(id);
-const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8c8c00"];
+// The palette of Okabe and Ito, lighter on a dark page.
+const COLORS = matchMedia("(prefers-color-scheme: dark)").matches
+  ? ["#5cb3e8", "#ff8f4d", "#3fcf9f", "#e6a3c8", "#f0b840", "#9fd6f5", "#b79bd6", "#c9c94a"]
+  : ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8c8c00"];
 
 for (const button of document.querySelectorAll("[data-send]"))
   button.onclick = () => $(button.dataset.send).submit();
@@ -122,14 +125,15 @@ function bars(id, rows) {
     svg.append(make("line", {x1: px(v), x2: px(v), y1: 0, y2: height - 20, class: "grid"}),
       make("text", {x: px(v), y: height - 4, "text-anchor": "middle"}, compact(v)));
   rows.forEach((r, i) => {
-    const y = i * step + 12, hollow = r.flags.includes("not distinguishable"), color = r.group ? "#009e73" : "#0072b2";
+    const y = i * step + 12, hollow = r.flags.includes("not distinguishable"), color = COLORS[r.group ? 2 : 0];
+    const flags = r.flags.split("; "), flag = flags.find((f) => !f.startsWith("not distinguishable")) || flags[0];
     svg.append(make("g", {},
       make("title", {}, `${r.label}: ${money(r.value, r.half)}, 95 % ${range(r.lower, r.upper)}${r.flags ? "; " + r.flags : ""}`),
       make("text", {x: left - 8, y: y + 4, "text-anchor": "end", class: "ink"}, short(r.label, narrow ? Math.floor(left / 6.8) : 28)),
       make("rect", {x: left, y: y - 7, width: Math.max(px(r.value) - left, 1), height: 14, fill: hollow ? "none" : color, stroke: color, rx: 1.5}),
       make("line", {x1: px(r.lower), x2: px(r.upper), y1: y, y2: y, class: "range"}),
       make("text", {x: width - right + 10, y: y + 4, class: "ink"}, money(r.value, r.half)),
-      ...(narrow ? [] : [make("text", {x: width - right + 72, y: y + 4}, short(r.flags || share(r.of) + " of EVPI", width > 800 ? 30 : 20))])));
+      ...(narrow ? [] : [make("text", {x: width - right + 72, y: y + 4}, short(flag || share(r.of) + " of EVPI", width > 800 ? 30 : 20))])));
   });
   box.replaceChildren(svg);
 }
@@ -231,7 +235,7 @@ function drawStudies(studies) {
       make("button", {type: "button", class: "plain", onclick: () => post("settings", {remove_study: number_})}, "Remove")), make("p", {class: "said"}, said), draw, rows);
     requestAnimationFrame(() => draw.isConnected && chart(draw.id, {x: [Math.min(0, n[0]), n.at(-1)], y: extent(sizes.flatMap((s) => [s.enbs_lower[at], s.enbs_upper[at]])), xname: "participants in each arm", yname: "expected net benefit of sampling", format: number,
       lines: [{x: n, y: values, low: sizes.map((s) => s.enbs_lower[at]), high: sizes.map((s) => s.enbs_upper[at]), color: COLORS[0], name: "ENBS"}],
-      dots: top >= 0 ? [{x: n[top], y: values[top], color: "#d55e00"}] : []}));
+      dots: top >= 0 ? [{x: n[top], y: values[top], color: COLORS[1]}] : []}));
     table(rows, ["in each arm", "EVSI per person", "95 %", "years", "cost", "ENBS"], sizes.map((s) => [number(s.n), money(s.evsi.value[at], (s.evsi.upper[at] - s.evsi.lower[at]) / 2), range(s.evsi.lower[at], s.evsi.upper[at]), number(s.years), money(s.cost),
       money(s.enbs[at], (s.enbs_upper[at] - s.enbs_lower[at]) / 2)]), top);
     return part;

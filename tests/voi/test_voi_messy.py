@@ -1,0 +1,256 @@
+"""Messy workbooks with a known truth: each is read right, with a note, or refused with the cell."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import openpyxl
+import pandas as pd
+import pytest
+
+from nestquad import voi
+from nestquad.cli import main
+
+N = 120
+RNG = np.random.default_rng(4)
+P = pd.DataFrame(
+    {
+        "p_cure": RNG.beta(20, 30, N),
+        "u_well": RNG.beta(80, 20, N),
+        "c_drug": RNG.gamma(100, 30, N),
+    }
+)
+COSTS = pd.DataFrame({"SoC": 1000 + RNG.normal(0, 100, N), "Drug": 1500 + 0.5 * P.c_drug})
+EFFECTS = pd.DataFrame({"SoC": 8 + RNG.normal(0, 0.2, N), "Drug": 8 + 2 * P.p_cure * P.u_well})
+NAMES = ["Iteration", *P, "SoC", "Drug", "SoC", "Drug"]
+
+
+def log(cost="Cost {}", effect="QALY {}"):
+    """One table with inputs, costs and effects."""
+    named = [COSTS.set_axis([cost.format(o) for o in COSTS], axis=1)]
+    named += [EFFECTS.set_axis([effect.format(o) for o in EFFECTS], axis=1)]
+    table = pd.concat([P, *named], axis=1)
+    table.insert(0, "Iteration", range(1, N + 1))
+    return table
+
+
+def put(sheet, table, row=1, column=1, names=True):
+    lines = [list(table.columns)] * names + table.astype(object).to_numpy().tolist()
+    for i, line in enumerate(lines):
+        for j, cell in enumerate(line):
+            sheet.cell(row + i, column + j, cell)
+
+
+def book(*tables, titles=(), **sheets):
+    """A sheet with tables, each with its place, and cells by address; or a sheet for each table."""
+    made = openpyxl.Workbook()
+    for table, *place in tables:
+        put(made.active, table, *place)
+    for address, cell in titles:
+        made.active[address] = cell
+    for name, table in sheets.items():
+        put(made.create_sheet(name.replace("_", " ")), table)
+    if sheets:
+        del made["Sheet"]
+    return made
+
+
+def three(costs=COSTS, effects=EFFECTS, names=("inputs", "costs", "QALYs")):
+    return book(**dict(zip(names, (P, costs, effects), strict=True)))
+
+
+def by_option(table):
+    return book((table.set_axis(NAMES, axis=1), 3))
+
+
+def merged_names():
+    """Names of inputs in cells of two lines, options below the title of their block."""
+    made = book((log().set_axis(NAMES, axis=1).iloc[:, :4], 2, 1, False))
+    put(made.active, log().iloc[:, 4:].set_axis(NAMES[4:], axis=1), 2, 5)
+    put(made.active, log().iloc[:, :4], 3, 1, False)
+    for j, name in enumerate([*NAMES[:4], "Costs", None, "QALYs"], 1):
+        made.active.cell(1, j, name)
+        made.active.cell(2, j, None if j < 5 else NAMES[j - 1])
+    for j in range(1, 5):
+        made.active.cell(2, j).value = None
+    return made
+
+
+def with_rows(place, rows, label=None):
+    """Rows of statistics at a place among the draws; a label in the first column."""
+    table = log().drop(columns=[] if label else "Iteration")
+    table = table.astype(object)
+    lines = [getattr(log(), name)(*args).reindex(table.columns) for name, *args in rows]
+    extra = pd.DataFrame([line.to_numpy() for line in lines], columns=table.columns, dtype=object)
+    if label:
+        extra["Iteration"] = label
+    return book((pd.concat([table.iloc[:place], extra, table.iloc[place:]], ignore_index=True),))
+
+
+def hidden(kind):
+    made = book((log(),))
+    if kind == "sheet":
+        put(made.create_sheet("old"), log().assign(**{"Cost SoC": 7.0}))
+        made["old"].sheet_state = "hidden"
+    elif kind == "columns":
+        made.active.column_dimensions["C"].hidden = True
+    else:
+        made.active.row_dimensions[9].hidden = True
+    return made
+
+
+QUANTILES = (("quantile", 0.5), ("quantile", 0.025), ("quantile", 0.975))
+TITLES = (("E2", "Costs"), ("G2", "QALYs"), ("B2", "prob."), ("C2", "utility"), ("E1", "£"))
+BLOCKS = (("B1", "Inputs"), ("E1", "Costs"), ("G1", "QALYs"), ("D2", "£"), ("E2", "£"), ("F2", "£"))
+PARTS = {f"{what} cost {o}": 0.5 * COSTS[o] for what in ("Drug", "Hospital") for o in COSTS}
+UNDISCOUNTED = {f"Undiscounted QALYs {o}": 1.3 * EFFECTS[o] for o in EFFECTS}
+READ = {
+    "title and note": (
+        lambda: book((log(), 3), titles=(("A1", "PSA"), ("K5", "rate"), ("L5", 0.035))),
+        "outside the table: 'PSA' (A1), 'rate' (K5), '0.035' (L5)",
+    ),
+    "blank row": (
+        lambda: book((log()[:50],), (log()[50:], 53, 1, False)),
+        "1 blank row left out",
+    ),
+    "quantiles without a label": (lambda: with_rows(N, QUANTILES), "line 122 (50 % quantile)"),
+    "subtotal among the draws": (
+        lambda: with_rows(60, [("sum",)], "Subtotal"),
+        "line 62 (Subtotal)",
+    ),
+    "base case on top": (lambda: with_rows(0, [("median",)], "Base"), "line 2 (Base)"),
+    "names in merged cells": (merged_names, ""),
+    "titles of blocks above units": (
+        lambda: book((log().set_axis(NAMES, axis=1), 3), titles=BLOCKS),
+        "",
+    ),
+    "two tables side by side": (
+        lambda: book((log().iloc[:, :4], 2), (log().iloc[:, 4:], 2, 7)),
+        "",
+    ),
+    "a summary beside the draws": (
+        lambda: book((log(),), (pd.DataFrame({"option": ["SoC"], "mean": [1.0]}), 1, 11)),
+        "outside the table: 'option' (K1)",
+    ),
+    "parts of costs": (
+        lambda: book((log("Total cost {}").assign(**PARTS),)),
+        "'Hospital cost SoC'",
+    ),
+    "undiscounted beside discounted": (
+        lambda: book((log("Total costs ({})", "Discounted QALYs {}").assign(**UNDISCOUNTED),)),
+        "ignored as other results: 'Undiscounted QALYs SoC', 'Undiscounted QALYs Drug'",
+    ),
+    "sheets of both": (
+        lambda: book(
+            Inputs=P,
+            **{"Costs (disc)": COSTS, "Costs (undisc)": 2 * COSTS},
+            **{"QALYs (disc)": EFFECTS, "QALYs (undisc)": 2 * EFFECTS},
+        ),
+        "'Costs (undisc) SoC'",
+    ),
+    "running means, seeds and dates": (
+        lambda: book(
+            (
+                log().assign(
+                    **{"running mean cost": COSTS.SoC.expanding().mean(), "seed": range(7, 7 + N)},
+                    when=pd.date_range("2026-05-01", periods=N).to_pydatetime(),
+                    run=[f"2026-05-01 12:{k:02d}" for k in range(N)],
+                ),
+            )
+        ),
+        "",
+    ),
+    "increments are no option": (
+        lambda: three(
+            COSTS.assign(Incremental=COSTS.Drug - COSTS.SoC),
+            EFFECTS.assign(Incremental=EFFECTS.Drug - EFFECTS.SoC),
+        ),
+        "costs: the column 'Incremental' is no option",
+    ),
+    "totals are no option": (
+        lambda: three(COSTS.assign(Total=COSTS.sum(axis=1))),
+        "costs: the column 'Total' is no option",
+    ),
+    "life years on the sheet of QALYs": (
+        lambda: three(
+            effects=EFFECTS.add_prefix("QALY ").join(1.2 * EFFECTS.add_prefix("LY ")),
+        ),
+        "effects: the columns 'LY SoC', 'LY Drug' are no effects of the decision",
+    ),
+    "units": (lambda: book((log("{} [£]", "{} QALYs (3.5%)"),)), ""),
+    "German words": (lambda: book((log("Kosten {}"),)), ""),
+    "decimal commas with three digits": (
+        lambda: book((log().map(lambda x: x if x == int(x) else f"{x:.3f}".replace(".", ",")),)),
+        "has decimal commas",
+    ),
+    "per cent": (
+        lambda: book((log().assign(p_cure=[f"{100 * x:.3f}%" for x in P.p_cure]),)),
+        "'p_cure' is in %",
+    ),
+    "a hidden sheet": (lambda: hidden("sheet"), "hidden sheet 'old' not used"),
+    "a hidden column": (lambda: hidden("columns"), "hidden columns are read: 'u_well'"),
+    "a hidden row": (lambda: hidden("rows"), "1 hidden rows are read"),
+}
+REFUSED = {
+    "formulas": (
+        lambda: book((log(),), titles=[(f"F{k}", f"=E{k}") for k in range(2, N + 2)]),
+        "the formula '=E2' without a saved value in cell F2",
+    ),
+    "an error": (lambda: book((log(),), titles=[("F10", "#REF!")]), "the error #REF! in cell F10"),
+    "thousands": (lambda: book((log("Cost {} (£000)"),)), "costs in thousands or millions"),
+    "a sheet of thousands": (
+        lambda: book(inputs=P, **{"Costs (£k)": COSTS}, QALYs=EFFECTS),
+        "costs in thousands or millions (sheet 'Costs (£k)')",
+    ),
+    "points of thousands": (
+        lambda: book((log().assign(**{"Cost Drug": [f"{x / 1e3:.3f}" for x in COSTS.Drug]}),)),
+        "which may be 2804 or 2.804, in cell F2",
+    ),
+    "a date in a cell": (
+        lambda: book((log(),), titles=[("C9", pd.Timestamp("2026-05-01").to_pydatetime())]),
+        "the text '2026-05-01 00:00:00' in cell C9",
+    ),
+    "per cent in some cells": (
+        lambda: book((log(),), titles=[("B5", "40%")]),
+        "'40%' beside cells without % in cell B5",
+    ),
+    "the last draw cut": (
+        lambda: book((log(),), titles=[("F121", None)]),
+        "a missing value (an empty cell) in cell F121",
+    ),
+}
+
+
+def saved(made):
+    file = io.BytesIO()
+    made.save(file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_messy_workbook_is_read_right(name):
+    make, note = READ[name]
+    seen = voi.preview((f"{name}.xlsx", saved(make())), wtp=20_000)
+    assert seen.problems == ()
+    assert note in "\n".join(seen.notes)
+    for kind, truth in (("parameters", P), ("costs", COSTS), ("effects", EFFECTS)):
+        table = getattr(seen, kind)
+        assert table.shape == truth.shape
+        np.testing.assert_allclose(table, truth, rtol=2e-3)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_workbook_that_cannot_be_read_is_refused_with_the_place(name, tmp_path, capsys):
+    make, words = REFUSED[name]
+    path = tmp_path / "model.xlsx"
+    path.write_bytes(saved(make()))
+    assert words in str(voi.preview(path, wtp=20_000).problems[0])
+    assert main(["voi", "--workbook", str(path), "--wtp", "20000"]) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_block_pasted_twice_is_said():
+    twice = pd.concat([log(), log()], ignore_index=True)
+    seen = voi.preview(("twice.xlsx", saved(book((twice,)))))
+    assert "120 draws are copies of others: was a block pasted twice?" in seen.notes
