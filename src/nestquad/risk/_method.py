@@ -190,37 +190,36 @@ class TailSampling(Method[RiskState]):
             goal = replace(goal, budget=None if goal.budget is None else goal.budget - spent)
             last = last if isinstance(last.design, LearnedDesign) else None
         # Where time is limited, as towards a tolerance, there is an answer with a bar at each size.
-        growing = goal.adaptive or goal.seconds is not None
+        hurried = goal.seconds is not None
+        growing = goal.adaptive or hurried
         first = int(SETTINGS.learning * goal.budget) if goal.budget else SETTINGS.start
         first = min(first, SETTINGS.most_learning)
         if growing:
-            first = min(first, SETTINGS.start if goal.seconds is None else SETTINGS.fewest)
+            first = min(first, SETTINGS.fewest if hurried else SETTINGS.start)
         if last is None:
             # Wrong names are noticed early.
             n = first if self.names is None else min(first, SETTINGS.fewest)
             design = scenarios_of(problem, goal.stream).design(n, goal, None)
             # A pilot, if time is limited: the loop is not to ask whether it ends in time.
-            seconds = None if goal.seconds is None else 0.0
             found = None if design is None else LearnedDesign.of(design, ())
-            return None if found is None else replace(found, seconds=seconds)
+            return None if found is None else replace(found, seconds=0.0 if hurried else None)
         assert isinstance(last.design, LearnedDesign)
         left = np.inf if goal.budget is None else goal.budget - last.design.n_evaluations
-        if goal.seconds is not None and not goal.half_width:
-            return self._in_time(goal, last, left)
         n, present = last.design.learning.n_evaluations, 2 * last.state.n_pairs
-        wanted = left
-        if not present:
-            larger = self._larger(last, first, goal, left) if n < first else None
-            if larger is not None:
+        if not growing and not present and n < first:
+            larger = last.state.scenarios.design(first, goal, last.design.learning)
+            if larger is not None and n < larger.n_evaluations <= n + left:
                 return LearnedDesign.of(larger, ())
+        full = SETTINGS.pairs_for_points * n
+        if growing and (present >= 0.9 * full or (hurried and not present)):
+            grown = self._grown(last, goal, left)
+            if grown is not None:
+                return grown
+        if hurried and not goal.half_width:
+            return self._all_pairs(last, goal, left)
+        wanted = max(present, full - present) if growing else left
+        if not present:
             wanted = SETTINGS.n_choosing(n / SETTINGS.learning if growing else goal.budget or 0)
-        elif growing and present >= 0.6 * n:
-            wanted = present
-            larger = self._grown(last, goal, left)
-            if larger is not None:
-                return LearnedDesign.of(larger, last.design.checks)
-        elif growing:
-            wanted = max(present, 0.6 * n - present)
         return self._more_pairs(last, goal, min(wanted, left, last.state.affordable))
 
     def _more_pairs(
@@ -232,91 +231,67 @@ class TailSampling(Method[RiskState]):
         grid = self._pairs(last.state, int(evaluations) // 2, goal)
         return LearnedDesign.of(last.design.learning, (*last.design.checks, grid))
 
-    def _larger(self, last: Turn[RiskState], n: int, goal: Goal, left: float) -> Design | None:
-        """A design of about n evaluations to learn from, if it is larger and affordable."""
+    def _all_pairs(self, last: Turn[RiskState], goal: Goal, left: float) -> LearnedDesign | None:
+        """All further pairs whose evaluation and analysis end in time."""
         assert isinstance(last.design, LearnedDesign)
-        present = last.design.learning.n_evaluations
-        larger = last.state.scenarios.design(n, goal, last.design.learning)
-        if larger is None or not present < larger.n_evaluations <= present + left:
-            return None
-        return larger
-
-    def _grown(self, last: Turn[RiskState], goal: Goal, left: float) -> Design | None:
-        """A larger design towards a tolerance.
-
-        Neither a lattice with fewer pairs is progress, nor one that a ridge does not use, nor one
-        whose analysis does not end in time with as many pairs as at present.
-        """
-        assert isinstance(last.design, LearnedDesign)
-        state, present = last.state, 2 * last.state.n_pairs
-        factor = 2 if goal.seconds is None else 4  # where seconds count, so do turns
-        larger = self._larger(last, factor * last.design.learning.n_evaluations, goal, left)
-        crowded = factor * present > (present + state.affordable) / factor
-        if larger is None or crowded or self._is_ridge(last):
-            return None
-        if goal.seconds is None or state.time is None:
-            return larger
-        n, plan = larger.n_evaluations, state.time
-        takes = plan.seconds(n, present, n) + plan.seconds(n, 2 * present, present, fitted=False)
-        return larger if plan.fits(takes, goal.seconds) else None
-
-    def _is_ridge(self, last: Turn[RiskState]) -> bool:
-        """Whether more points to learn from would not be used."""
-        n = last.design.grids[0].n_outer
-        return isinstance(last.state.model, RegressionModel) and n >= RIDGE_POINTS
-
-    def _in_time(self, goal: Goal, last: Turn[RiskState], left: float) -> Design | None:
-        """One large step to the lattice whose analysis and pairs fit, then all pairs that fit.
-
-        Time that is left after these goes to a larger lattice, if it ends in time with its pairs.
-        """
-        assert isinstance(last.design, LearnedDesign)
-        learning, state, seconds = last.design.learning, last.state, goal.seconds or 0.0
-        plan = state.time
+        n, present, plan = (
+            last.design.learning.n_evaluations,
+            2 * last.state.n_pairs,
+            last.state.time,
+        )
         assert plan is not None
-        n, present = learning.n_evaluations, 2 * state.n_pairs
-        if not present or present >= 0.9 * SETTINGS.pairs_for_points * n:
-            larger = None if self._is_ridge(last) else self._largest(goal, last, left)
-            if larger is not None:
-                m = larger.n_evaluations
-                first = SETTINGS.n_choosing(m)
-                checks = last.design.checks or (self._pairs(state, first // 2, goal),)
-                takes = plan.seconds(m, present or first, m - n)
-                return replace(LearnedDesign.of(larger, checks), seconds=takes)
 
-        def takes_in_all(more: int) -> float:
+        def seconds(more: int) -> float:
             return plan.seconds(n, present + more, more, fitted=False)
 
         # Pairs beyond four times the points of the fit would be better spent on the fit.
         most = min(left, 4.0 * n - present, SETTINGS.most_pairs - present)
-        m = plan.largest(takes_in_all, seconds, most)
-        if m < present // 2:
-            return None
-        design = self._more_pairs(last, goal, m)
-        return None if design is None else replace(design, seconds=takes_in_all(m))
+        m = plan.largest(seconds, goal.seconds or 0.0, most)
+        design = self._more_pairs(last, goal, m) if m >= present // 2 else None
+        return None if design is None else replace(design, seconds=seconds(m))
 
-    def _largest(self, goal: Goal, last: Turn[RiskState], left: float) -> Design | None:
-        """The largest design to learn from that ends in time together with its pairs."""
+    def _grown(self, last: Turn[RiskState], goal: Goal, left: float) -> LearnedDesign | None:
+        """The next size towards a tolerance, or the largest that ends in time with its pairs.
+
+        Neither a lattice with fewer pairs is progress, nor one that a ridge does not use.
+        """
         assert isinstance(last.design, LearnedDesign)
-        state, plan, best = last.state, last.state.time, None
-        assert plan is not None
-        learning, present = last.design.learning, 2 * state.n_pairs
-        n = learning.n_evaluations
+        state, plan, best, takes = last.state, last.state.time, None, 0.0
+        n, present = last.design.learning.n_evaluations, 2 * state.n_pairs
+        if isinstance(state.model, RegressionModel) and n >= RIDGE_POINTS:
+            return None
+        most = min(n + left, SETTINGS.most_learning)
+        if goal.half_width:  # where seconds count, so do turns
+            factor = 2 if goal.seconds is None else 4
+            most = (
+                0.0
+                if factor * present > (present + state.affordable) / factor
+                else min(most, factor * n)
+            )
         while True:
-            before = best or learning
+            before = last.design.learning if best is None else best
             wanted = 2 * before.n_evaluations
             own = replace(goal, budget=wanted, adaptive=True)
             larger = state.scenarios.design(wanted, own, before)
-            if larger is None or larger.n_evaluations <= before.n_evaluations:
-                return best
+            if larger is None or not before.n_evaluations < larger.n_evaluations <= most:
+                break
             size = larger.n_evaluations
-            pairs = max(SETTINGS.pairs_for_points * size, float(present))
-            takes = plan.seconds(size, max(present, SETTINGS.n_choosing(size)), size - n)
-            takes += plan.seconds(size, pairs, pairs - present, fitted=False)
-            affordable = size <= SETTINGS.most_learning and size - n <= left
-            if not affordable or not plan.fits(takes, goal.seconds or 0.0):
-                return best
+            if goal.seconds is not None and plan is not None:
+                checked = max(present, SETTINGS.n_choosing(size))
+                pairs = max(SETTINGS.pairs_for_points * size, float(present))
+                fit = plan.seconds(size, checked, size - n)
+                rest = plan.seconds(size, pairs, pairs - present, fitted=False)
+                if not plan.fits(fit + rest, goal.seconds):
+                    break
+                takes = fit
             best = larger
+        if best is None:
+            return None
+        checks = last.design.checks
+        if goal.seconds is not None and not checks:
+            checks = (self._pairs(state, SETTINGS.n_choosing(best.n_evaluations) // 2, goal),)
+        found = LearnedDesign.of(best, checks)
+        return found if goal.half_width else replace(found, seconds=takes)
 
     def _pairs(self, state: RiskState, n: int, goal: Goal) -> Grid:
         """n θ with two x each: some from the law, others where the measures depend on J."""
