@@ -5,36 +5,41 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
-from scipy.interpolate import RBFInterpolator
 from scipy.optimize import LinearConstraint, NonlinearConstraint, minimize
 
 from nestquad._checks import listed, number, numbers, shown, whole
 from nestquad._notebook import pairs
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
-from nestquad.design._compare import Criterion, DesignComparison, compare, coordinates, label_of
+from nestquad.design._compare import (
+    Criterion,
+    DesignComparison,
+    coordinates,
+    label_of,
+)
 from nestquad.design._experiment import Experiment, check_experiment
 from nestquad.design._gain import Gain, eig, variance_reduction
 from nestquad.design._linear import Linearized, exchange
-from nestquad.errors import InputError
+from nestquad.errors import InputError, NumericalError
 from nestquad.estimate import as_budget
+from nestquad.gp import Correlation, PolynomialTrend, fit_gp
+from nestquad.gp._dense import GP
 from nestquad.points import Sobol, Stream
 from nestquad.result import Estimate
 
-ONE_SIDED_95 = 1.6448536269514722
 _FAR = 100.0  # distance of designs without coordinates: no smoothing between them
 _SCIPY = tuple(int(part) for part in scipy.__version__.split(".")[:2])  # COBYQA is new in 1.14
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Sizes of a search, by judgment and by nine logistic problems of even seeds.
+    """Sizes of a search, by judgment and by logistic problems of even seeds.
 
     The problems are those of ``python -m studies.design.search regret``.
     """
@@ -45,19 +50,19 @@ class SearchSettings:
     apart: float = 0.1  # least distance of their starts, and of finalists, in the unit cube
     coarse: int = 512  # simulations of the linearized experiment in the screen
     fine: int = 2048  # and in local searches
-    step: float = 0.02  # distance in the unit cube below which designs are the same
+    step: float = 0.01  # distance in the unit cube below which designs are the same
     accuracy: float = 1e-4  # of local searches in the unit cube
+    fewest: int = 320  # likelihoods of an estimate
     bounds: int = 8192  # simulations of a bound by a proposal with mixtures
-    first: int = 6  # bounds of the best designs
-    more: int = 6  # bounds of other designs for each coordinate
-    turns: int = 8  # maximizations of the corrected gain
-    widths: tuple[float, ...] = (0.25, 0.5, 1.0)  # of basis functions, in the unit cube
-    noises: tuple[float, ...] = (1e-4, 1e-2, 0.1, 1.0, 10.0, 1e4)  # over the size of the function
-    same: float = 0.01  # nats by which bound and linearized gain may differ without a correction
-    fewest: int = 320  # likelihoods of a finalist
-    most_finalists: int = 8
-    # Of the budget, for the finalists and for the estimate at the end, whose error bar must not be
-    # chosen by the search.
+    first: int = 6  # first estimates,
+    more: int = 4  # more of them for each coordinate,
+    turns: int = 6  # and at maxima of the corrected gain, for each coordinate
+    variation: float = 1.0  # least standard deviation of corrections relative to their mean
+    most_finalists: int = 8  # without a budget
+    draws: int = 1024  # of gains given the estimates, for the limit of the regret
+    same: float = 1e-4  # range of differences from predictions that needs no correction
+    # Shares of the budget for the search and for the estimate at the end, whose error bar must not
+    # be chosen by the search.
     shares: tuple[float, float] = (0.6, 0.4)
 
 
@@ -286,7 +291,7 @@ def optimize(
     else:
         tried = search.rank_candidates(candidates, points, rules)
     show(1, 3, "finalists")
-    optimum = search.finish(search.correct(tried))
+    optimum = search.finish(tried)
     show(3, 3, "designs")
     return optimum
 
@@ -315,7 +320,7 @@ class _Search:
     space: Space | None = None
 
     def __post_init__(self) -> None:
-        self.corrections: list[Smooth] = []
+        self.corrections: list[Correction] = []
         self.start: Gain | None = None
         self.coarse, self.fine = (
             Linearized.of(self.experiment, n, self.stream.child(2))
@@ -361,7 +366,7 @@ class _Search:
 
         def score(point: Array) -> float:
             d = space.design(point)
-            return self._predicted([Tried(d, self.score(self.fine, d), point)])[0].value
+            return float(self.gains([Tried(d, self.score(self.fine, d), point)], None)[0])
 
         def slope(x: Array) -> Array | None:
             d = space.design(at(x))
@@ -389,7 +394,7 @@ class _Search:
             if np.array_equal(changed, best):
                 break
             best = changed
-        return Tried(space.design(best), score(best), best)
+        return Tried(space.design(best), self.score(self.fine, space.design(best)), best)
 
     def _exchanged(self, space: Space, u: Array, score: Callable[[Array], float]) -> Array:
         """Best level of each discrete coordinate in turn, and ends of the others.
@@ -431,123 +436,146 @@ class _Search:
         ]
         return sorted(tried, key=attrgetter("value"), reverse=True)
 
-    def bound(self, d: Any) -> float:
-        """Lower bound of the gain by a proposal with mixtures, for each unit of cost."""
-        if self.criterion is not eig:
-            return self.score(self.fine, d)
-        simulator, stream = replace(self.experiment, log_prob=None), self.stream.child(6)
+    def bound(self, d: Any, turn: int) -> Gain:
+        """Lower bound of the gain by a proposal with mixtures, without likelihoods."""
+        simulator, stream = replace(self.experiment, log_prob=None), self.stream.child(6, turn)
         answer = eig(simulator, d, simulations=SEARCH.bounds, rng=stream, like=self.start)
         self.start = self.start or answer
-        return float(answer.value) / self.price(d)
+        return answer
 
-    def correct(self, tried: list[Tried]) -> list[Tried]:
-        """Correct linearized gains by bounds, which know curved posteriors; designs tried.
+    def correct(
+        self,
+        tried: list[Tried],
+        estimate: Callable[[Any, int], Estimate],
+        n_best: int,
+        n_others: int,
+        n: int,
+    ) -> tuple[list[Tried], list[Tried], list[Estimate]]:
+        """Correct predicted gains by at most n estimates; all designs, and estimated ones.
 
-        The difference of bound and linearized gain is smoothed over designs, and the corrected
-        gain maximized in turns, each with a bound at the new maximum.
+        The difference of estimate and prediction is a Gaussian process over designs (Jones,
+        Schonlau and Welch, 1998, Efficient global optimization). Estimates share their random
+        numbers: of the best designs and of others, then at maxima of the corrected gain, or of its
+        upper limit where that is known (Srinivas et al., 2010, Gaussian process optimization in
+        the bandit setting). A design that is estimated again has new random numbers.
         """
-        known = tried[: SEARCH.first]
-        gaps = [self.bound(entry.design) - entry.value for entry in known]
-        if np.std(gaps) < SEARCH.same:
-            return tried
-        n = SEARCH.more * len(tried[0].place)
-        more = tried[SEARCH.first :][:: max(len(tried) // n, 1) if self.space else 1][:n]
-        for turn in range(1 + SEARCH.turns * (self.space is not None)):
-            gaps += [self.bound(entry.design) - entry.value for entry in more]
-            known = known + more
-            self.corrections = [Smooth.of(known, np.array(gaps))]
-            if self.space is None or turn == SEARCH.turns:
-                break
-            top = self._climb(self._predicted(tried)[0])
-            more = [top._replace(value=self.score(self.fine, top.design))]
-            tried = more + tried
-            if _distance(top, known) < SEARCH.step / 2.0:
-                break
-        return tried
+        before = self.corrections
+        known = _apart(self.predicted(tried, before), SEARCH.apart, n_best)
+        others = [entry for entry in tried if _distance(entry, known) >= SEARCH.apart]
+        known += others[:: max(len(others) // max(n_others, 1), 1)][:n_others]
+        answers = [estimate(entry.design, 0) for entry in known]
+        while self._fit(before, known, answers) > SEARCH.same and len(known) < n:
+            top = self.predicted(tried)[0]
+            top = top if self.space is None else self._climb(top)
+            if _distance(top, known) < SEARCH.step:
+                top = tried[int(np.argmax(np.quantile(self.ahead(top, tried), 0.95, axis=0)))]
+            turn = sum(_distance(top, [entry]) < SEARCH.step for entry in known)
+            tried, known = [top, *tried], [*known, top]
+            answers.append(estimate(top.design, turn))
+        return tried, known, answers
 
-    def _predicted(self, tried: Sequence[Tried]) -> list[Tried]:
-        """Designs with all corrections so far, the best first; values are linearized gains."""
+    def _fit(
+        self, before: list[Correction], known: Sequence[Tried], answers: Sequence[Estimate]
+    ) -> float:
+        """Fit the correction of predictions by estimates; range of their differences."""
+        prices = np.array([self.price(entry.design) for entry in known])
+        values = np.array([float(est.value) for est in answers])
+        gaps = values / prices - self.gains(known, before)
+        errors = np.array([float(est.std_error) for est in answers]) / prices
+        self.corrections = [*before, Correction.of(known, gaps, float((errors**2).mean()))]
+        return float(np.ptp(gaps))
+
+    def ahead(self, best: Tried, tried: Sequence[Tried]) -> Array:
+        """Draws (m, n) of the gains of designs on the best, given all estimates."""
+        rows = [best, *tried]
+        gains = self.gains(rows, None)
+        covariance = sum(correction.covariance(rows) for correction in self.corrections)
+        values, vectors = np.linalg.eigh(covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        normals = np.random.default_rng(0).standard_normal((SEARCH.draws, len(rows)))
+        draws = gains + normals @ root.T
+        return np.asarray(draws[:, 1:] - draws[:, :1])
+
+    def gains(self, tried: Sequence[Tried], corrections: Sequence[Correction] | None) -> Array:
+        """Corrected gains (n,)."""
         places = np.array([entry.place for entry in tried])
         total = np.array([entry.value for entry in tried])
-        for correction in self.corrections:
-            total = total + correction.at(places)
-        rows = [entry._replace(value=float(v)) for entry, v in zip(tried, total, strict=True)]
-        return sorted(rows, key=attrgetter("value"), reverse=True)
+        for correction in self.corrections if corrections is None else corrections:
+            total = total + correction.mean(places)
+        return total
+
+    def predicted(
+        self, tried: Sequence[Tried], corrections: Sequence[Correction] | None = None
+    ) -> list[Tried]:
+        """Designs from the largest corrected gain to the least."""
+        return [tried[i] for i in np.argsort(-self.gains(tried, corrections), kind="stable")]
 
     def finish(self, tried: list[Tried]) -> Optimum:
-        """Compare the finalists, correct all gains by theirs, and estimate the best design.
+        """Correct linearized gains by bounds, then by likelihoods; estimate the best design anew.
 
-        The last estimate has fresh random numbers. Finalists are apart from each other, so that
-        their differences from predictions show slopes as well as levels.
+        Bounds know curved posteriors, and cost no likelihoods.
         """
-        shares = [None if self.budget is None else int(x * self.budget) for x in SEARCH.shares]
-        n = SEARCH.most_finalists
-        if shares[0] is not None:
-            n = max(1, min(n, shares[0] // SEARCH.fewest))
-        chosen = _apart(self._predicted(tried), SEARCH.apart, n)
-        finalists = compare(
-            self.experiment,
-            [entry.design for entry in chosen],
-            budget=shares[0],
-            simulations=self.simulations,
-            criterion=self.criterion,
-            rng=self.stream.child(3),
+        k, budget, n = len(tried[0].place), self.budget, SEARCH.most_finalists
+        most = SEARCH.first + (SEARCH.more + SEARCH.turns) * k
+        if self.criterion is eig:
+            tried, *_ = self.correct(tried, self.bound, SEARCH.first, SEARCH.more * k, most)
+        settings: dict[str, Any] = {"simulations": self.simulations}
+        fresh = settings | {"rng": self.stream.child(4)}
+        if budget is not None:
+            n = max(2, min(most, int(SEARCH.shares[0] * budget) // SEARCH.fewest))
+            settings["budget"] = int(SEARCH.shares[0] * budget) // n
+            fresh["budget"] = int(SEARCH.shares[1] * budget)
+        before = self.corrections
+        tried, known, answers = self.correct(
+            tried,
+            lambda d, turn: self.criterion(
+                self.experiment, d, rng=self.stream.child(3, turn), **settings
+            ),
+            max(2, n // 2),
+            0,
+            n,
         )
-        prices = np.array([self.price(entry.design) for entry in chosen])
-        gaps = finalists.values / prices - [entry.value for entry in chosen]
-        noise = float(np.mean(np.diag(finalists.covariance) / prices**2))
-        self.corrections.append(Smooth.of(chosen, gaps, noise))
-        last = self._predicted(tried)
-        best = last[0] if self.space is None else self._climb(last[0])
-        final = self.criterion(
-            self.experiment,
-            best.design,
-            simulations=self.simulations,
-            rng=self.stream.child(4),
-            **({} if shares[1] is None else {"budget": shares[1]}),
-        )
-        error = np.hypot.reduce([correction.error for correction in self.corrections])
-        regret = max(last[0].value - best.value, 0.0) + ONE_SIDED_95 * float(error)
-        trace = tuple((entry.design, entry.value) for entry in last)
+        ranked = self.predicted(tried)
+        best = ranked[0] if self.space is None else self._climb(ranked[0])
+        final = self.criterion(self.experiment, best.design, **fresh)
+        finalists = DesignComparison.of([entry.design for entry in known], answers)
+        trace = tuple(zip((e.design for e in ranked), self.gains(ranked, None), strict=True))
+        # Of many noisy estimates the largest is too high: the fresh one corrects it.
+        self._fit(before, [*known, best], [*answers, final])
+        largest = self.ahead(best, ranked).max(axis=1)
+        regret = max(float(np.quantile(largest, 0.95)), 0.0)
         return Optimum(best.design, final, regret, finalists, trace)
 
 
 @dataclass(frozen=True, eq=False)
-class Smooth:
-    """Smooth function of the place of a design, with its leave-one-out error.
+class Correction:
+    """Gaussian process over the places of designs."""
 
-    Gaussian radial basis functions about a constant; width and noise have the least leave-one-out
-    error (Craven and Wahba, 1978, Smoothing noisy data with spline functions).
-    """
-
-    model: RBFInterpolator
-    error: float
+    model: GP
 
     @classmethod
-    def of(cls, tried: Sequence[Tried], values: Array, noise: float | None = None) -> Smooth:
-        """Fit of values with errors of a variance, or of an unknown one.
+    def of(cls, tried: Sequence[Tried], values: Array, noise: float) -> Correction:
+        places = _scaled([entry.place for entry in tried])
+        kernel, trend = Correlation("gaussian"), PolynomialTrend(0)
+        model = fit_gp(kernel, trend, places, values, noise_guess=noise)
+        if model is None:
+            raise NumericalError("The gains of designs have no likely smooth correction.")
+        # A few noisy values may look constant: corrections vary by the order of their mean.
+        known, least = model.parameters, (SEARCH.variation * float(values.mean())) ** 2
+        if least > known.signal * (variance := float(values.var())) > 0.0:
+            model = replace(model, parameters=replace(known, signal=least / variance))
+        return cls(model)
 
-        A known variance is compared with the spread of the values (Efron and Morris, 1973, Stein's
-        estimation rule and its competitors).
-        """
-        x, n = np.array([entry.place for entry in tried]), len(values)
-        ratios, widths = SEARCH.noises, SEARCH.widths
-        if noise is not None:
-            spread = max(float(values.var(ddof=1)) - noise, 0.0) + noise / n if n > 1 else 0.0
-            ratios, widths = (noise / max(spread, 1e-300),), widths[-1:]
-        fits = []
-        for width, ratio in itertools.product(widths, ratios):
-            options = {"kernel": "gaussian", "epsilon": 1.0 / width, "degree": 0}
-            fit = partial(RBFInterpolator, x, smoothing=min(ratio, 1e6), **options)
-            hat = fit(np.eye(n))(x)  # fitted values are linear in the values
-            left = (values - hat @ values) / np.maximum(1.0 - np.diag(hat), 1.0 / n)
-            fits.append((float(np.sqrt(np.mean(left**2))), fit))
-        error, fit = min(fits, key=lambda pair: pair[0])
-        return cls(fit(values), error)
+    def mean(self, places: Array) -> Array:
+        return self.model.mean(_scaled(places))
 
-    def at(self, places: Array) -> Array:
-        """Values (n,) at places (n, k)."""
-        return np.asarray(self.model(places), dtype=np.float64)
+    def covariance(self, tried: Sequence[Tried]) -> Array:
+        return self.model.covariance(_scaled([entry.place for entry in tried]))
+
+
+def _scaled(places: Any) -> Array:
+    """Places in the unit cube as coordinates of a Gaussian process, with lengthscales about one."""
+    return 1.0 + 4.0 * np.asarray(places)
 
 
 def _distance(entry: Tried, others: Sequence[Tried]) -> float:
