@@ -167,8 +167,8 @@ def test_fresh_pairs_find_an_error_of_the_answer(f, wrong, knows_x):
         covered.append(low - 0.01 <= exact <= high + 0.01)
         centers.append(middle)
     assert np.mean(covered) >= 0.75
-    # Neither noise of x nor other coordinates hide the bias, which then corrects the answer; that of
-    # the square is known to a third only, and widens the interval.
+    # Neither noise of x nor other coordinates hide the bias, which then corrects the answer; the
+    # bias of the square is known to a third only, and widens the interval.
     if knows_x and wrong == "constant" and f is not square:
         assert np.median(centers) == pytest.approx(exact, abs=0.35 * abs(exact) + 0.05)
 
