@@ -348,14 +348,13 @@ def _checked(base: ProxyModel, evaluator: Evaluator, stream: Stream, budget: int
 
 
 def _learned(evaluator: Evaluator, stream: Stream, n: int) -> ModelOfJ | None:
-    """A model of g over θ and x from about n evaluations: a lattice, or a ridge on its points."""
+    """A model of g over θ and x from about n evaluations of a lattice."""
     method, problem = JointLattice(), evaluator.problem
     design = method.sized(problem, Goal(stream, n), n, None)
     if design is None:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
-        models = method.fit(Evaluations(evaluator, design), None).models
-    return min(models, key=lambda model: float((model.expected_rms() ** 2).sum()))
+        return method.fit(Evaluations(evaluator, design), None).model
 
 
 def _has_transport(problem: NestedExpectation) -> bool:

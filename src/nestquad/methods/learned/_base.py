@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
 from nestquad._typing import Array
 from nestquad.accuracy import finite_average, order_near, size_of
-from nestquad.errors import EvaluationError, InputError, OutsideDomainError
+from nestquad.errors import EvaluationError, InputError
 from nestquad.evaluate import Design, Evaluations
 from nestquad.methods._events import (
     NO_VARIATION,
@@ -63,8 +61,6 @@ class Fit(Generic[M]):
         Numbers of θ, and of x for each of them.
     reliable
         Whether the model can be trusted to know its error; if not, the bar is infinite.
-    make_rival
-        Fits another model to the same evaluations; a check chooses.
     """
 
     model: M
@@ -72,14 +68,8 @@ class Fit(Generic[M]):
     n_outer: int
     n_inner: int
     reliable: bool = True
-    make_rival: Callable[[], M] | None = None
     calibrations: dict[M, Calibration] = field(default_factory=dict, init=False)
     dense: dict[tuple[ModelOfJ, int], Array] = field(default_factory=dict, init=False)
-
-    @cached_property
-    def models(self) -> tuple[M, ...]:
-        """The model and its rival."""
-        return (self.model,) if self.make_rival is None else (self.model, self.make_rival())
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,28 +308,10 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         stream: Stream,
         log2_theta: int,
     ) -> Answer[M]:
-        """The answer of the best model, with at most 2^`log2_theta` θ in each dense average."""
+        """The answer of the model, with at most 2^`log2_theta` θ in each dense average."""
         average = self.average(problem, fit.scalar, stream)
         average = replace(average, log2_theta=log2_theta, computed=fit.dense)
-        return _chosen(average, fit, check)
-
-
-def _chosen(average: DenseAverage, fit: Fit[M], check: Check | None) -> Answer[M]:
-    """The answer of the first model that the check does not refute.
-
-    The narrower of two bars would rather be the one that is too narrow, and a score of Ĵ is none
-    of f(Ĵ): logarithms depend on small J.
-    """
-    models = (fit.model,) if check is None else fit.models
-    kept = [0] if check is None else check.unrefuted(models)
-    failure: OutsideDomainError | None = None
-    for k in (*kept, *(k for k in range(len(models)) if k not in kept)):
-        try:
-            return _answer(average, models[k], check, fit.calibrations)
-        except OutsideDomainError as error:  # f cannot take the predicted values
-            failure = failure or error
-    assert failure is not None
-    raise failure
+        return _answer(average, fit.model, check, fit.calibrations)
 
 
 def _answer(

@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from nestquad._checks import choice
-from nestquad._scale import scale_of
 from nestquad.accuracy import takes
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
@@ -16,10 +15,8 @@ from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned._base import Fit, Learned, LearnedMethod
 from nestquad.methods.learned._joint_model import Data, fit_joint
 from nestquad.methods.learned._model import ModelOfJ, lowest_mean, periodization_for
-from nestquad.methods.learned.lsmc import RegressionModel
-from nestquad.points import PERIODIZATIONS, PeriodicLattice, Periodization, Stream, lattice_vector
+from nestquad.points import PERIODIZATIONS, PeriodicLattice, Periodization, lattice_vector
 from nestquad.problem import NestedExpectation
-from nestquad.regression import Regression, ridge
 
 __all__ = ["JointLattice"]
 
@@ -156,29 +153,7 @@ class JointLattice(LearnedMethod[ModelOfJ]):
             trend=self.trend,
             orders=self.orders or ((1, 2) if lattice.periodization == "tent" else (1, 2, 3)),
         )
-        stream = grid.stream.child(grid.level, 4)
-        return Fit(model, raw.ndim == 2, n, 1, make_rival=lambda: _ridge_model(data, stream))
-
-
-def _ridge_model(data: Data, stream: Stream) -> RegressionModel:
-    """A ridge on the points of the lattice, which costs no evaluation."""
-    scales = scale_of(data.values)
-    found = ridge(data.values / scales, data.uniform, data.weights)
-    n = found.table.n_points
-    return RegressionModel(
-        tuple(
-            Regression(one, one.coefficients, "identity", data.dim, float(scale))
-            for one, scale in zip(found.fits, scales, strict=True)
-        ),
-        data.uniform[:n],
-        data.values[:n],
-        found.table,
-        data.dim,
-        stream,
-        data.weights[:n],
-        data.n_shifts,
-        data.signed,
-    )
+        return Fit(model, raw.ndim == 2, n, 1)
 
 
 def _split(n: int) -> tuple[int, int]:
