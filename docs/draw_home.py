@@ -53,16 +53,16 @@ def errors() -> dict[tuple[str, str], dict[int, float]]:
     runs: dict[tuple[str, str, int], list[float]] = defaultdict(list)
     for run in Ledger(DOCS / "data" / "accuracy_runs.csv.gz").runs.values():
         runs[run.problem, run.method, int(run.goal)].append(run.error)
-    found: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    result: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for (problem, method, budget), values in sorted(runs.items()):
-        found[problem, method][budget] = fmean(values)
-    return found
+        result[problem, method][budget] = fmean(values)
+    return result
 
 
 def main() -> None:
     """Write the figure and the table of both pages."""
-    found = errors()
-    save(figure(found), FIGURE)
+    outcome = errors()
+    save(figure(outcome), FIGURE)
     for door, name in DOORS.items():
         result, folder = gallery.executed(
             gallery.read(gallery.SCRIPTS / f"{name}.py"), gallery.CACHE
@@ -71,7 +71,7 @@ def main() -> None:
         shutil.copyfile(folder / last, DOCS / "figures" / f"door_{door}.png")
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        page.write_text(with_table(text, table(found)), encoding="utf-8")
+        page.write_text(with_table(text, table(outcome)), encoding="utf-8")
 
 
 def figure(found: dict[tuple[str, str], dict[int, float]]):

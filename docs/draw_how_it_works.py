@@ -94,10 +94,10 @@ def draw_inner(picture: Picture):
         ax.vlines(picture.u[:, 0], 0, values, color=color, linewidth=0.8, alpha=0.6)
         areas = 900.0 * np.abs(rule.weights)
         ax.scatter(picture.u[:, 0], values, areas, color=color, edgecolors="white", zorder=3)
-        found = float(rule.weights @ values)
+        result = float(rule.weights @ values)
         ax.axhline(truth, color=INK, linewidth=1.0, linestyle=AVERAGE)
-        ax.axhline(found, color=color, linewidth=1.6)
-        ax.set_title(f"{name}: {found:.2f}, truth {truth:.2f}", loc="left", fontsize=10)
+        ax.axhline(result, color=color, linewidth=1.6)
+        ax.set_title(f"{name}: {result:.2f}, truth {truth:.2f}", loc="left", fontsize=10)
         ax.set_xlabel("u, the uniform behind x  (area: weight)")
     axes[0].set_ylabel(f"g(x, θ) at θ = {picture.theta[t, 0]:.0f}")
     return figure
@@ -135,13 +135,13 @@ def draw_outer(picture: Picture, typical: tuple[float, ...]):
         edgecolors="white",
         zorder=3,
     )
-    found, truth = float(weights @ picture.f), float(picture.problem.exact)
+    result, truth = float(weights @ picture.f), float(picture.problem.exact)
     ax.axhline(truth, color=INK, linewidth=1.0, linestyle=AVERAGE)
-    ax.axhline(found, color=BLUE, linewidth=1.6)
+    ax.axhline(result, color=BLUE, linewidth=1.6)
     ax.set_xlabel("θ  (area: weight)")
     ax.set_ylabel("f(J(θ)) = max(J(θ), 0)")
     ax.set_title(
-        f"their weighted mean: {found:.2f}, truth {truth:.2f} (dashed)\nmean |error| over {DRAWS} "
+        f"their weighted mean: {result:.2f}, truth {truth:.2f} (dashed)\nmean |error| over {DRAWS} "
         "draws of the points: {:.2f}, of plain means {:.2f}".format(*typical),
         loc="left",
         fontsize=10,

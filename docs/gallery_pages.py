@@ -86,8 +86,8 @@ def scripts() -> list[Script]:
     """All that can run here, in the order of the gallery's first page."""
     index = (SCRIPTS / "index.md").read_text(encoding="utf-8")
     names = [name for group in _CARDS.findall(index) for name in group.split()]
-    found = [read(SCRIPTS / f"{name}.py") for name in names]
-    return [script for script in found if not missing(script)]
+    results = [read(SCRIPTS / f"{name}.py") for name in names]
+    return [script for script in results if not missing(script)]
 
 
 def missing(script: Script) -> list[str]:

@@ -160,8 +160,8 @@ class Killer:
 def dead_worker(trial: Trial) -> Outcome:
     killer = Killer(trial.folder / "dead", os.getpid(), trial.rng.uniform(0.1, 0.9))
     with ProcessPoolExecutor(2, mp_context=get_context("fork")) as pool:
-        found = trial.run(killer, executor=pool)
-    return trial.outcome(found, killer.file.exists())
+        result = trial.run(killer, executor=pool)
+    return trial.outcome(result, killer.file.exists())
 
 
 class Failing:
@@ -220,11 +220,11 @@ def slow_g(trial: Trial) -> Outcome:
         time.sleep(one * theta.shape[0] * x.shape[1])
 
     started = time.perf_counter()
-    found = trial.run(wait, budget=100_000, max_seconds=0.5)
+    result = trial.run(wait, budget=100_000, max_seconds=0.5)
     seconds = time.perf_counter() - started
     truth = 0.25 * (np.e**2 - 1) / 2
     kept = seconds <= 1.2 * 0.5 + one + 1.0
-    return Outcome(kept and abs(found.value - truth) <= found.half_width, 0, True)
+    return Outcome(kept and abs(result.value - truth) <= result.half_width, 0, True)
 
 
 FAULTS = {

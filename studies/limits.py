@@ -151,14 +151,14 @@ def measured(name: str) -> tuple[float, float, str]:
     answer = ""
     with warnings.catch_warnings(action="ignore"):
         try:
-            found = call(limit)
+            result = call(limit)
         except nq.EvaluationError as error:
             answer = f"error ({type(error).__name__})"
     seconds = time.perf_counter() - started
     if not answer:
         with contextlib.suppress(AttributeError):
-            found = found.estimate
-        answer = str(getattr(found, "status", "table"))
+            result = result.estimate
+        answer = str(getattr(result, "status", "table"))
     return seconds, 1.2 * limit + one + 1.0, answer
 
 

@@ -178,6 +178,6 @@ def _starts(
         score = LogExpectedImprovement(model, best_f=best_f)(pool.unsqueeze(1))
     chance = torch.softmax(score, dim=0)
     drawn = torch.multinomial(chance, count * size, replacement=True)
-    found = pool[drawn].reshape(count, size, dim)
+    result = pool[drawn].reshape(count, size, dim)
     uniform = torch.rand(count, size, 1, dtype=torch.double) < _UNIFORM
-    return torch.where(uniform, torch.rand_like(found), found)
+    return torch.where(uniform, torch.rand_like(result), result)

@@ -125,9 +125,9 @@ def optimize(
                 best = float(target.max())
                 try:
                     acqf = make(model, best, q, one)
-                    found = propose(acqf, model, best, q, restarts, raw_samples, steps, one)
+                    result = propose(acqf, model, best, q, restarts, raw_samples, steps, one)
                     # Rounding must not carry a point out of the bounds.
-                    points = np.clip(low + found.numpy() * (high - low), low, high)
+                    points = np.clip(low + result.numpy() * (high - low), low, high)
                 except NUMERICAL as error:
                     note += f" {type(error).__name__} in the search: uniform points instead"
             notes += [f"iteration {number}: {note.strip()}"] if note else []

@@ -152,8 +152,8 @@ def reproduce(
     sections = [section_of(known[name], runs, level) for name, runs in shown.items()]
     for section in sections:
         _write_files(section, out)
-    found = [(section.name, verdict) for section in sections for verdict in section.verdicts]
-    rows = [{"part": name, **asdict(verdict)} for name, verdict in found]
+    results = [(section.name, verdict) for section in sections for verdict in section.verdicts]
+    rows = [{"part": name, **asdict(verdict)} for name, verdict in results]
     _write_rows(out / "data" / "verdicts.csv", rows)
     page, figures = out / "index.html", out / "figures"
     heading = "Nested Expectations with Kernel Quadrature, reproduced"
@@ -161,7 +161,7 @@ def reproduce(
     footer = _footer(list(shown.values()))
     text = html_page(heading, opening, sections, PAPER, figures, footer)
     page.write_text(text, encoding="utf-8")
-    return page, found
+    return page, results
 
 
 def section_of(part: Part, runs: Runs, effort: Effort, *, provenance: bool = True) -> Section:
@@ -200,22 +200,22 @@ def _opening(effort: Effort, seed: int, command: str, absent: Sequence[Part]) ->
     }[effort.name]
     if effort.replicates is not None:
         replicates += f", and at most {effort.replicates} of each cell"
-    found = [
+    results = [
         "<p>Every figure and table of the experiments and appendices, computed anew: the published "
         "configuration first, our default beside it. This is the "
         f"<b>{effort.name}</b> run, seed {seed}: {replicates}.</p>"
     ]
     if command:
-        found.append(f"<pre>{escape(command)}</pre>")
-    found.append(f'<p class="soft">{escape(_READ)}</p>')
+        results.append(f"<pre>{escape(command)}</pre>")
+    results.append(f'<p class="soft">{escape(_READ)}</p>')
     names = [
         f"{p.title} (needs the extra {p.extra}: pip install '.[{p.extra}]' in a clone)"
         for p in absent
         if not can_run(p)
     ]
     if names:
-        found.append(f"<p>Not on this page: {escape(', '.join(names))}.</p>")
-    return found
+        results.append(f"<p>Not on this page: {escape(', '.join(names))}.</p>")
+    return results
 
 
 def _footer(shown: Sequence[Runs]) -> str:

@@ -96,7 +96,7 @@ def _optimised(rival: Rival, task: Task, rng: np.random.SeedSequence) -> Outcome
     _warm_up()
     outer, inner = rival.sizes(task.size)
     short = task.size < 4
-    found = optimize(
+    result = optimize(
         lambda x: function(torch.from_numpy(x)).numpy(),
         function.bounds.numpy(),
         iterations=2 if short else rival.iterations,
@@ -111,16 +111,16 @@ def _optimised(rival: Rival, task: Task, rng: np.random.SeedSequence) -> Outcome
         seed=int(rng.generate_state(1)[0]),
     )
     # What is known after each iteration: its last evaluation.
-    ends = np.flatnonzero(np.diff(found.iteration, append=found.iteration[-1] + 1))
-    regret = (found.best[ends] - function.optimal_value) ** 2
+    ends = np.flatnonzero(np.diff(result.iteration, append=result.iteration[-1] + 1))
+    regret = (result.best[ends] - function.optimal_value) ** 2
     error = regret / regret[0]
     trace = {
-        "wall": np.round(found.seconds[ends], 4).tolist(),
-        "cpu": np.round(found.cpu_seconds[ends], 4).tolist(),
+        "wall": np.round(result.seconds[ends], 4).tolist(),
+        "cpu": np.round(result.cpu_seconds[ends], 4).tolist(),
         "error": [float(f"{e:.6g}") for e in error],
     }
-    best = float(found.best[-1])
-    return Outcome(float(error[-1]), len(found), best, trace=json.dumps(trace))
+    best = float(result.best[-1])
+    return Outcome(float(error[-1]), len(result), best, trace=json.dumps(trace))
 
 
 # Where the clock goes so much faster than the CPU's, it measures what others do.
@@ -135,8 +135,8 @@ _PANELS = {
 def _looks() -> dict[str, MethodStyle]:
     styles = method_styles(("nkq", "nqmc", "nmc", "mlmc", "small", "step", "step-kq", "qei"))
     names = ("nkq", "qmc", "nmc", "mlmc", "nmc small", "multistep", "multistep-kq", "qei")
-    found = dict(zip(names, styles.values(), strict=True))
-    return {**found, "random": MethodStyle(INK, "x", (0, (1, 3)))}
+    result = dict(zip(names, styles.values(), strict=True))
+    return {**result, "random": MethodStyle(INK, "x", (0, (1, 3)))}
 
 
 def _size(effort: Effort) -> int:
@@ -277,7 +277,7 @@ def _paper_verdicts(function: str, races: Mapping[str, Race], unit: str) -> list
 
 
 def _our_verdicts(function: str, races: Mapping[str, Race], unit: str) -> list[Verdict]:
-    found = [
+    results = [
         no_worse(f"{function}: {claim}", races[one], races[other], "–", unit)
         for claim, one, other in (
             ("NKQ no worse than QMC of its sizes at equal time", "nkq", "qmc"),
@@ -290,7 +290,7 @@ def _our_verdicts(function: str, races: Mapping[str, Race], unit: str) -> list[V
     ]
     # A function that costs nothing could be evaluated a million times in an iteration of any other
     # method: with random search, evaluations are compared, which are what costs in practice.
-    found += [
+    results += [
         no_worse(
             f"{function}: NKQ no worse than {words} after as many evaluations",
             races["nkq"].by_iteration,
@@ -300,7 +300,7 @@ def _our_verdicts(function: str, races: Mapping[str, Race], unit: str) -> list[V
         )
         for name, words in (("qei", "plain qEI"), ("random", "random search"))
     ]
-    return [replace(one, status="ours") for one in found]
+    return [replace(one, status="ours") for one in results]
 
 
 def _rows(races: Mapping[str, Mapping[str, Race]], n: int) -> list[dict[str, Any]]:

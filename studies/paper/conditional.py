@@ -55,7 +55,7 @@ def _two_stages(
     assert problem.g is not None
     values = problem.g(x, theta[:, None, :])
     first = method.inner.tuned([(x[t], values[t, :, None]) for t in range(min(4, n_outer))])
-    rules = [found[0] for found in first.rules_by_set(x, (n_inner,))]
+    rules = [item[0] for item in first.rules_by_set(x, (n_inner,))]
     j = np.array([float(rule.integrate(v)) for rule, v in zip(rules, values, strict=True)])
     assert isinstance(method.outer, KernelQuadrature)
     second = method.outer.tuned([(theta, j[:, None])])
@@ -195,16 +195,16 @@ def decay(
         return Verdict(claim, paper, "not fitted", "cannot tell", "Too few sizes.")
     fits = np.array([1 / fit_exponent(curve.costs, means) for means in curve.resampled()])
     low, high = np.quantile(fits, [0.025, 0.975])
-    found = Interval(1 / fit_exponent(curve.costs, curve.means), float(low), float(high))
-    ours = f"exponent {found.value:.2f}"
+    result = Interval(1 / fit_exponent(curve.costs, curve.means), float(low), float(high))
+    ours = f"exponent {result.value:.2f}"
     # Logarithms: (log n)^3 alone makes 2 look like 1.3 between 8 and 128.
     slack = 0.75
     reason = f"95 % interval {low:.2f} to {high:.2f}; logarithms may take up to a quarter of it."
-    if found.high < slack * power:
+    if result.high < slack * power:
         return Verdict(claim, paper, ours, "does not hold", reason)
-    if found.low > 1.1 * power:
+    if result.low > 1.1 * power:
         return Verdict(claim, paper, ours, faster, reason)
-    status = "holds" if found.value >= slack * power else "cannot tell"
+    status = "holds" if result.value >= slack * power else "cannot tell"
     return Verdict(claim, paper, ours, status, reason)
 
 

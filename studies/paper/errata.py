@@ -215,10 +215,10 @@ def _released(runs: Runs) -> Finding:
 
 def bias(values: Array, exact: float, size: int) -> Verdict:
     """The mean of many runs beside the exact value."""
-    found = float(values.mean() - exact)
+    result = float(values.mean() - exact)
     error = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else float("inf")
     claim = f"Bias of MLMC with levels 0 to 5 at {size:,} evaluations"
-    ours = f"{found:+.3f} ± {1.96 * error:.3f}"
+    ours = f"{result:+.3f} ± {1.96 * error:.3f}"
     reason = f"Mean of {values.size} runs against {exact:.4f}."
     return Verdict(claim, "–", ours, "ours", reason)
 
@@ -229,9 +229,9 @@ def _draw_health(runs: Runs, levels: dict[str, float]) -> Figure:
     ends, costs = [], []
     for series, label in _HEALTH.items():
         style = look(series)
-        found = [runs.of_cell("health", series, n) for n in runs.sizes("health", series)]
-        x = [cell[0].evaluations for cell in found]
-        values = [np.array([run.value for run in cell]) for cell in found]
+        results = [runs.of_cell("health", series, n) for n in runs.sizes("health", series)]
+        x = [cell[0].evaluations for cell in results]
+        values = [np.array([run.value for run in cell]) for cell in results]
         ax.plot(x, [v.mean() for v in values], **style.line, markersize=5, linewidth=1.4)
         low, high = ([np.quantile(v, q) for v in values] for q in (0.25, 0.75))
         ax.fill_between(x, low, high, color=style.color, alpha=0.13, linewidth=0)

@@ -56,21 +56,21 @@ def _compute() -> _Picture:
 
 
 def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
-    found = _compute()
+    result = _compute()
     exact = float(problem_named("finance").exact)
     rows = tuple(
         {
-            "theta": float(found.theta[t]),
-            "J": float(found.j[t]),
-            "f(J)": float(found.f[t]),
-            "outer weight": float(found.outer[t]),
-            "smallest inner weight": float(found.inner[t].min()),
-            "largest inner weight": float(found.inner[t].max()),
+            "theta": float(result.theta[t]),
+            "J": float(result.j[t]),
+            "f(J)": float(result.f[t]),
+            "outer weight": float(result.outer[t]),
+            "smallest inner weight": float(result.inner[t].min()),
+            "largest inner weight": float(result.inner[t].max()),
         }
         for t in range(_T)
     )
-    spread = found.outer.max() / found.outer.min() - 1
-    inner = found.inner[0].max() / found.inner[0].min() - 1
+    spread = result.outer.max() / result.outer.min() - 1
+    inner = result.inner[0].max() / result.inner[0].min() - 1
     uneven = max(spread, inner)
     return [
         Finding(
@@ -83,8 +83,8 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
             drawing=Drawing(
                 "illustration",
                 f"The two stages; the answer of these {_N * _T} evaluations is "
-                f"{found.answer:.3f}, the exact one {exact:.3f}.",
-                lambda: _draw(found),
+                f"{result.answer:.3f}, the exact one {exact:.3f}.",
+                lambda: _draw(result),
             ),
             verdicts=(
                 Verdict(
@@ -93,7 +93,7 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
                     f"largest over smallest: {1 + inner:.2f} inside, {1 + spread:.2f} outside",
                     "holds" if uneven > 0.01 else "does not hold",
                     "A point far from its neighbours stands for more of the law. The answer is "
-                    f"off by {number(abs(found.answer - exact))}.",
+                    f"off by {number(abs(result.answer - exact))}.",
                 ),
             ),
             tables=(Table("illustration", "", (), rows),),

@@ -59,10 +59,10 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
         for problem in PROBLEMS
     }
     looks = {label: look(series) for series, label in COMPARED.items()}
-    found: list[Verdict] = []
+    result: list[Verdict] = []
     for problem, by_method in curves.items():
-        found += _verdicts(problem, by_method)
-    found.append(_beats_mlmc(curves))
+        result += _verdicts(problem, by_method)
+    result.append(_beats_mlmc(curves))
     rows = [row for p, by_method in curves.items() for row in curve_rows(by_method, problem=p)]
     return [
         Finding(
@@ -80,7 +80,7 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
                     height=4.2,
                 ),
             ),
-            verdicts=tuple(found),
+            verdicts=tuple(result),
             tables=(Table("multilevel", "", (), tuple(rows)),),
         )
     ]
@@ -88,7 +88,7 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
 
 def _verdicts(problem: str, curves: dict[str, Curve]) -> list[Verdict]:
     cost = float(curves["MLKQ"].costs[-1])
-    found = [
+    results = [
         verdicts.outperforms(
             f"{problem}: NKQ outperforms the published MLKQ",
             _cut(curves["NKQ"], cost),
@@ -98,15 +98,15 @@ def _verdicts(problem: str, curves: dict[str, Curve]) -> list[Verdict]:
     ]
     if problem == "synthetic":
         claim = "synthetic: published MLKQ has cost ∝ Δ^−1.5"
-        found.append(verdicts.exponent(claim, curves["MLKQ"], 1.5, "theory 1.5"))
-    found.append(
+        results.append(verdicts.exponent(claim, curves["MLKQ"], 1.5, "theory 1.5"))
+    results.append(
         verdicts.improvement(
             f"{problem}: our MLKQ has a smaller error than the published one",
             curves["MLKQ, ours"],
             curves["MLKQ"],
         )
     )
-    return found
+    return results
 
 
 def _beats_mlmc(curves: dict[str, dict[str, Curve]]) -> Verdict:

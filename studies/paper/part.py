@@ -78,11 +78,11 @@ class Runs:
         self, problem: str, series: str, error: Callable[[Run], float] | None = None
     ) -> Curve:
         """Error against cost; `error` measures another than the absolute one."""
-        found = [self.of_cell(problem, series, n) for n in self.sizes(problem, series)]
+        results = [self.of_cell(problem, series, n) for n in self.sizes(problem, series)]
         measure = error or (lambda run: run.error)
         return Curve(
-            np.array([np.mean([run.evaluations for run in cell]) for cell in found]),
-            tuple(np.array([measure(run) for run in cell]) for cell in found),
+            np.array([np.mean([run.evaluations for run in cell]) for cell in results]),
+            tuple(np.array([measure(run) for run in cell]) for cell in results),
         )
 
     @property

@@ -64,8 +64,8 @@ class Race:
 
     def quantiles(self, share: float) -> Array:
         """Of the error, after each iteration."""
-        found: Array = np.quantile(self.error, share, axis=0)
-        return found
+        result: Array = np.quantile(self.error, share, axis=0)
+        return result
 
 
 def race_of(runs: Sequence[Run]) -> Race:
@@ -115,8 +115,8 @@ def _interval(value: float, draws: Array) -> Interval:
 
 def no_worse(claim: str, one: Race, other: Race, paper: str, unit: str = "s") -> Verdict:
     """Whether the first has no larger error than the second at equal time (or iterations)."""
-    found = lead(one, other)
-    average = found.average
+    result = lead(one, other)
+    average = result.average
     ours = f"the other's error is {factor(average.value)} its own"
     status: Status
     if len(one.error) < _FEWEST:
@@ -127,11 +127,13 @@ def no_worse(claim: str, one: Race, other: Race, paper: str, unit: str = "s") ->
         status = "holds"
     else:
         status = "cannot tell"
-    since, until = number(found.since), number(found.until)
-    when = f"over {since} to {until} {unit}" if found.since < found.until else f"at {until} {unit}"
-    reason = f"Ratio of medians {when}: {_words(found.average)}"
-    if found.since < found.until:
-        reason += f" on geometric average, {_words(found.final)} at the end"
+    since, until = number(result.since), number(result.until)
+    when = (
+        f"over {since} to {until} {unit}" if result.since < result.until else f"at {until} {unit}"
+    )
+    reason = f"Ratio of medians {when}: {_words(result.average)}"
+    if result.since < result.until:
+        reason += f" on geometric average, {_words(result.final)} at the end"
     else:
         reason += ", where the slower of the two has hardly finished its first iteration"
     reason += f"; {len(one.error)} pairs of runs."

@@ -70,9 +70,9 @@ def _analytic_run(points: str, gaussian: bool, task: Task, rng: np.random.SeedSe
             regularization=ridge,
         )
         method = replace(method, inner=recipe, outer=recipe)
-    found = estimate(problem, method=method, rng=rng)
-    value = float(np.ravel(found.value)[0])
-    return Outcome(abs(value - float(problem.exact)), found.n_evaluations, value)
+    answer = estimate(problem, method=method, rng=rng)
+    value = float(np.ravel(answer.value)[0])
+    return Outcome(abs(value - float(problem.exact)), answer.n_evaluations, value)
 
 
 def exponential(claim: str, curve: Curve, typical: Callable[..., Any] = np.median) -> Verdict:
@@ -98,8 +98,8 @@ def _misfit(x: Array, y: Array) -> Array:
     centred = x - x.mean()
     deviation = y - y.mean(axis=1, keepdims=True)
     slope = deviation @ centred / (centred @ centred)
-    found: Array = ((deviation - slope[:, None] * centred) ** 2).sum(axis=1)
-    return found
+    result: Array = ((deviation - slope[:, None] * centred) ** 2).sum(axis=1)
+    return result
 
 
 # Weights for large N: the inner integral of the synthetic problem, E x^2.5 = 2/7.
@@ -193,10 +193,10 @@ def _weights_run(weights: Weights, rank: float, task: Task, rng: np.random.SeedS
     nodes = generator.random((n, 1))
     ridge = n * scheduled_lambda(1.0, n, smoothness=2.0, dim=1)
     start = process_time()
-    found = weights(_KERNEL, nodes, ridge, _rank(rank, n), generator)
+    result = weights(_KERNEL, nodes, ridge, _rank(rank, n), generator)
     seconds = process_time() - start
     values = nodes[:, 0] ** 2.5
-    value = float(values.mean() + found @ (values - values.mean()))
+    value = float(values.mean() + result @ (values - values.mean()))
     return Outcome(abs(value - 2 / 7), n, value, seconds=seconds)
 
 
@@ -341,9 +341,9 @@ def _weights(runs: Runs, effort: Effort) -> Finding:
 
 def _kept(runs: Runs, rule: str, rank: float, n: int) -> Verdict:
     series = (_series_name(rule, rank), _series_name("full", 1.0))
-    found = [runs.of_cell(_INTEGRAL, name, n) for name in series]
-    cheap, full = (np.array([run.error for run in cell]) for cell in found)
-    times = [float(np.median([run.seconds for run in cell])) for cell in found]
+    results = [runs.of_cell(_INTEGRAL, name, n) for name in series]
+    cheap, full = (np.array([run.error for run in cell]) for cell in results)
+    times = [float(np.median([run.seconds for run in cell])) for cell in results]
     claim = f"{_RULES[rule].label}, rank {_rank(rank, n)}: the error of N = {n:,} nodes is kept"
     return keeps_error(claim, cheap, full, times[0] / times[1])
 

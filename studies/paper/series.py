@@ -37,9 +37,9 @@ def run_method(
 ) -> Outcome:
     """One estimate and its error against the exact value."""
     problem = problem_named(task.problem)
-    found = estimate(problem, method=method, budget=budget, rng=rng)
-    value = float(np.ravel(found.value)[0])
-    return Outcome(abs(value - _exact(problem)), found.n_evaluations, value)
+    answer = estimate(problem, method=method, budget=budget, rng=rng)
+    value = float(np.ravel(answer.value)[0])
+    return Outcome(abs(value - _exact(problem)), answer.n_evaluations, value)
 
 
 def published_nkq(problem: NestedExpectation, n_outer: int, n_inner: int, **how: Any) -> NKQ:
@@ -90,15 +90,15 @@ def _published_mlkq(problem: NestedExpectation) -> MLKQ:
 
 
 def _all() -> list[Series]:
-    found = []
+    results = []
     for ratio in RATIOS:
-        found += [
+        results += [
             _nested(
                 f"nmc {ratio}", f"NMC, {ratio}", lambda p, t, n: NMC(n_outer=t, n_inner=n), ratio
             ),
             _nested(f"nkq {ratio}", f"NKQ, {ratio}", lambda p, t, n: published_nkq(p, t, n), ratio),
         ]
-    found += [
+    results += [
         _nested("nqmc N=√T", "NQMC, N=√T", lambda p, t, n: NQMC(n_outer=t, n_inner=n), "N=√T"),
         _nested(
             "nkq-qmc N=T",
@@ -118,7 +118,7 @@ def _all() -> list[Series]:
         _budgeted("mlkq", "MLKQ, ours", lambda p: MLKQ(), (0.1, 20.0)),
         _budgeted("auto", "ours (auto)", lambda p: "auto", (0.6, 60.0)),
     ]
-    return found
+    return results
 
 
 SERIES: dict[str, Series] = {series.name: series for series in _all()}

@@ -115,10 +115,10 @@ def _heaviness(errors: Array) -> float:
 
 def tail(name: str, errors: Array) -> Verdict:
     """How heavy the tail is at one size, which the theorem does not speak of."""
-    found = heaviness(errors)
+    result = heaviness(errors)
     claim = f"{name}: slope ratio of the tail"
-    ours = f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f}); an exponential tail has 1"
-    reason = f"{found} over {errors.size:,} runs; exponential is 1, heavier is more."
+    ours = f"{result.value:.2f} ({result.low:.2f} to {result.high:.2f}); an exponential tail has 1"
+    reason = f"{result} over {errors.size:,} runs; exponential is 1, heavier is more."
     return Verdict(claim, "–", ours, "ours", reason)
 
 

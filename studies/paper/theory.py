@@ -52,9 +52,9 @@ def _deltas(problem: str, method: str, effort: Effort) -> tuple[float, ...]:
 def _size(problem: str, method: str, delta: float) -> int:
     """n of N = T = n for NKQ, of N = √T = n for NMC: what the corollary suggests."""
     s_x, s_theta = problem_named(problem).smoothness or (1.0, 1.0)
-    found = allocate(delta, method, s_x=s_x, s_theta=s_theta)
-    assert found.n_inner is not None
-    return max(found.n_inner, 2)
+    result = allocate(delta, method, s_x=s_x, s_theta=s_theta)
+    assert result.n_inner is not None
+    return max(result.n_inner, 2)
 
 
 def _tasks(effort: Effort) -> list[Task]:
@@ -92,13 +92,13 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
             "over": float(trial.errors.mean() / trial.delta),
             "reached": f"{100 * trial.reached / trial.errors.size:.0f} %",
         }
-        for (problem, method), found in trials.items()
-        for trial in found
+        for (problem, method), results in trials.items()
+        for trial in results
     )
     heads = {"problem": "problem", "method": "method", "Δ": "Δ", "n": "N"}
     heads |= {"evaluations": "evaluations", "mean_error": "mean |error|"}
     heads |= {"over": "mean |error| / Δ", "reached": "runs with |error| ≤ Δ"}
-    found = [keeps_pace(p, _LABELS[method], list_) for (p, method), list_ in trials.items()]
+    results = [keeps_pace(p, _LABELS[method], list_) for (p, method), list_ in trials.items()]
     return [
         Finding(
             text=(
@@ -114,7 +114,7 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
                 "reached.",
                 lambda: _draw(trials),
             ),
-            verdicts=tuple(found),
+            verdicts=tuple(results),
             tables=(Table("theory", "Sizes by nestquad.allocate.", columns(heads), rows),),
         )
     ]

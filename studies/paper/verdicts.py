@@ -51,11 +51,11 @@ def exponent(
 
 def outperforms(claim: str, one: Curve, other: Curve, paper: str, least: float = 1.0) -> Verdict:
     """Whether the first has an error at least `least` times smaller at every common cost."""
-    found = gains(one, other)
-    if not found:
+    result = gains(one, other)
+    if not result:
         return Verdict(claim, paper, "no common cost", "cannot tell", "The costs do not overlap.")
-    worst_cost, worst = min(found, key=lambda pair: pair[1].value)
-    best_cost, best = max(found, key=lambda pair: pair[1].value)
+    worst_cost, worst = min(result, key=lambda pair: pair[1].value)
+    best_cost, best = max(result, key=lambda pair: pair[1].value)
     ours = f"the other's error is {factor(worst.value)} to {factor(best.value)} its own"
     if worst.high < least:
         reason = f"At {worst_cost:,.0f} evaluations its error is {_beside(worst.value)}."
@@ -65,7 +65,7 @@ def outperforms(claim: str, one: Curve, other: Curve, paper: str, least: float =
             ours += f"evaluations, {factor(worst.value)} at {worst_cost:,.0f}"
         return Verdict(claim, paper, ours, "does not hold", reason)
     if worst.low >= least:
-        reason = f"True at all {len(found)} costs, by {factor(worst.value)} or more."
+        reason = f"True at all {len(result)} costs, by {factor(worst.value)} or more."
         return Verdict(claim, paper, ours, "holds", reason)
     reason = f"At {worst_cost:,.0f} evaluations the ratio of errors is {worst}: not told apart."
     return Verdict(claim, paper, ours, "cannot tell", reason)
@@ -73,11 +73,11 @@ def outperforms(claim: str, one: Curve, other: Curve, paper: str, least: float =
 
 def somewhere(claim: str, pairs: Mapping[str, tuple[Curve, Curve]], paper: str) -> Verdict:
     """Whether the first of a pair has the clearly smaller error at some costs of some problems."""
-    found = {name: [ratio for _, ratio in gains(*pair)] for name, pair in pairs.items()}
-    cells = [ratio for own in found.values() for ratio in own]
+    results = {name: [ratio for _, ratio in gains(*pair)] for name, pair in pairs.items()}
+    cells = [ratio for own in results.values() for ratio in own]
     ahead, behind = sum(r.low > 1 for r in cells), sum(r.high < 1 for r in cells)
     words = f"clearly smaller in {ahead} of {len(cells)} cells, clearly larger in {behind}"
-    each = (f"{name} {', '.join(factor(r.value) for r in own)}" for name, own in found.items())
+    each = (f"{name} {', '.join(factor(r.value) for r in own)}" for name, own in results.items())
     reason = f"The other's error in units of its own, the cheapest cost first: {'; '.join(each)}."
     # One cell of a dozen is clearly ahead by chance in a quarter of all cases.
     status: Status = "holds" if ahead > 1 else "cannot tell"
@@ -93,13 +93,13 @@ def with_sensitivity(verdict: Verdict, setting: str, otherwise: Verdict) -> Verd
 def improvement(claim: str, ours: Curve, published: Curve) -> Verdict:
     """How much smaller our error is at the largest cost of both; the paper does not speak of it."""
     cost = common_cost(ours, published)
-    found = gain(ours, published, cost)
-    if not np.isfinite(found.value):
+    result = gain(ours, published, cost)
+    if not np.isfinite(result.value):
         return Verdict(claim, "–", "no common cost", "ours", "The costs do not overlap.")
-    text = f"{_beside(found.value)} error ({number(ours.at(cost))})"
+    text = f"{_beside(result.value)} error ({number(ours.at(cost))})"
     paper = f"{number(published.at(cost))} (its configuration, run here)"
     reason = (
-        f"95 % interval {factor(found.low)} to {factor(found.high)} at {cost:,.0f} evaluations."
+        f"95 % interval {factor(result.low)} to {factor(result.high)} at {cost:,.0f} evaluations."
     )
     return Verdict(claim, paper, text, "ours", reason)
 

@@ -135,20 +135,20 @@ def _others(bo: Any, count: int, seeds: int) -> Table:
     """Other acquisition functions, and the gradient, at one size."""
     n, rows = 64, []
     for kind, q in [(k, q) for k in ("qSR", "qUCB", "qPI") for q in (1, 2, 4)]:
-        found = _compared(
+        result = _compared(
             bo, count, seeds, q,
             lambda state, name, seed, kind=kind: _acquisition(bo, name, n, seed, state, kind)(
                 state.X
             ),
             lambda state, kind=kind: _acquisition(bo, "qmc", 2**15, 1, state, kind)(state.X),
         )  # fmt: skip
-        rows.append({"what": kind, "q": q, **found})
-    found = _compared(
+        rows.append({"what": kind, "q": q, **result})
+    result = _compared(
         bo, count, seeds, 1,
         lambda state, name, seed: _gradient(_acquisition(bo, name, n, seed, state, "qEI"), state.X),
         lambda state: _gradient(_exact_improvement(state), state.X),
     )  # fmt: skip
-    rows.append({"what": "gradient of qEI", "q": 1, **found})
+    rows.append({"what": "gradient of qEI", "q": 1, **result})
     heads = columns(
         "what = acquisition function; q: count; qmc = error, Sobol': error; "
         "kq = error, kernel quadrature: error; ratio: times"
@@ -172,11 +172,11 @@ def _compared(
     errors: dict[str, list[float]] = {"qmc": [], "kq": []}
     for state in bo.states(count, q, batches=8):
         exact = truth(state).detach().numpy()
-        for name, found in errors.items():
+        for name, item in errors.items():
             for seed in range(seeds):
                 given = value(state, name, _FIRST_SEED + seed).detach().numpy()
-                found.append(_mean(given - exact))
-    means = {name: float(np.mean(found)) for name, found in errors.items()}
+                item.append(_mean(given - exact))
+    means = {name: float(np.mean(item)) for name, item in errors.items()}
     return {**means, "ratio": means["qmc"] / means["kq"]}
 
 
@@ -198,9 +198,9 @@ def _rows(errors: Errors) -> list[dict[str, Any]]:
     rows = []
     for label in labels:
         for n in _SIZES:
-            found = {name: np.array(errors[label, name, n]) for name in _NAMES}
+            results = {name: np.array(errors[label, name, n]) for name in _NAMES}
             row: dict[str, Any] = {"what": label, "n": n}
-            row |= {name: float(values.mean()) for name, values in found.items()}
+            row |= {name: float(values.mean()) for name, values in results.items()}
             row["ratio"] = row["qmc"] / row["kq"]
             row["ratio_iid"] = row["nmc"] / row["kq"]
             rows.append(row)

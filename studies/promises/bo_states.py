@@ -62,10 +62,10 @@ def improvement(state: State) -> tuple[np.ndarray, np.ndarray]:
         return LogExpectedImprovement(state.model, state.best_f)(state.X).exp().numpy(), scale
     mean, root = posterior.mean[..., 0], torch.linalg.cholesky(covariance(posterior))
     if q == 2:
-        found = [
+        results = [
             pair_improvement(m - state.best_f, r, 0.0) for m, r in zip(mean, root, strict=True)
         ]
-        return np.array(found), scale
+        return np.array(results), scale
     normals = draw_sobol_normal_samples(d=q, n=2**17, seed=0, dtype=torch.double)
     values = [(m + normals @ r.T).amax(dim=-1) for m, r in zip(mean, root, strict=True)]
     return np.array([(v - state.best_f).clamp_min(0).mean().item() for v in values]), scale
@@ -93,7 +93,7 @@ def two_step_pairs(state: State, candidates: Tensor) -> np.ndarray:
     second dense quadrature of one coordinate with the closed form in the other."""
     normals = draw_sobol_normal_samples(d=2, n=2**14, seed=0, dtype=torch.double).numpy()
     v = np.linspace(-6.0, 6.0, 201)
-    law, found = norm.pdf(v) / norm.pdf(v).sum(), []
+    law, result = norm.pdf(v) / norm.pdf(v).sum(), []
     for x in state.X:
         best = np.zeros(len(normals))
         for pair in candidates:
@@ -106,15 +106,15 @@ def two_step_pairs(state: State, candidates: Tensor) -> np.ndarray:
             gain = (shift[:, 1:] + root[3, 2] * v - first) / root[3, 3]
             density = np.exp(-0.5 * gain**2) / np.sqrt(2.0 * np.pi)
             np.maximum(best, (first + root[3, 3] * (density + gain * ndtr(gain))) @ law, out=best)
-        found.append(float(np.mean(known + best)))
-    return np.array(found)
+        result.append(float(np.mean(known + best)))
+    return np.array(result)
 
 
 @torch.no_grad()
 def two_step(state: State, candidates: Tensor) -> np.ndarray:
     """Exact two-step utility (b,) of single points, z' being the best of `candidates` (R, 1, d)."""
     u = np.linspace(-7.0, 7.0, 2001)
-    law, found = norm.pdf(u) / norm.pdf(u).sum(), []
+    law, result = norm.pdf(u) / norm.pdf(u).sum(), []
     for x in state.X:
         posterior = state.model.posterior(torch.cat([x, candidates[:, 0]]))
         mean = posterior.mean[..., 0].numpy() - state.best_f
@@ -126,5 +126,5 @@ def two_step(state: State, candidates: Tensor) -> np.ndarray:
             left = np.sqrt(max(v - c**2 / matrix[0, 0], 1e-14))
             gain = (m + c / deviation * u - known) / left
             np.maximum(best, left * (norm.pdf(gain) + gain * norm.cdf(gain)), out=best)
-        found.append(law @ (known + best))
-    return np.array(found)
+        result.append(law @ (known + best))
+    return np.array(result)

@@ -82,7 +82,7 @@ def _task() -> Task:
 
 def _overheads(tasks: int) -> dict[str, float]:
     """CPU seconds that this process spends on a task: tiny chunks, many of them under way."""
-    found = {}
+    results = {}
     task = _task()
     start = time.process_time()
     for t in range(200):
@@ -97,8 +97,8 @@ def _overheads(tasks: int) -> dict[str, float]:
                 elapsed = time.process_time() - start
         except ImportError:
             continue
-        found[name] = max(elapsed / tasks - (own if "thread" in name else 0.0), 1e-6)
-    return found
+        results[name] = max(elapsed / tasks - (own if "thread" in name else 0.0), 1e-6)
+    return results
 
 
 def _submit_all(executor: Executor, task: Task, n: int) -> None:

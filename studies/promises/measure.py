@@ -42,14 +42,14 @@ def measure(
     start = time.process_time()
     certify = method == CERTIFIED
     try:
-        found = nq.estimate(
+        answer = nq.estimate(
             replace(problem, g=clock),
             method="auto" if certify else method,
             rng=seed,
             certify=certify,
             **limits,
         )
-        if certify and found.certified is None:
+        if certify and answer.certified is None:
             raise nq.NumericalError("no certificate")
     except nq.NestquadError as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -59,7 +59,7 @@ def measure(
             status="failed", chosen=reason[:200],
         )  # fmt: skip
     seconds = time.process_time() - start - clock.seconds
-    judged = found.certified if certify else found
+    judged = answer.certified if certify else answer
     exact = np.ravel(np.asarray(problem.exact, dtype=float))
     errors = np.abs(np.ravel(judged.value) - exact)
     low, high = (np.ravel(end) for end in judged.interval(0.95))
@@ -70,11 +70,11 @@ def measure(
         error=_short(errors.max()),
         half_width=_short((high - low).max() / 2),
         covered=float(covered.mean()),
-        evaluations=found.n_evaluations,
+        evaluations=answer.n_evaluations,
         seconds=_short(max(seconds, 0.0)),
         g_seconds=_short(clock.seconds),
-        status=found.status,
-        chosen=chosen_by(found),
+        status=answer.status,
+        chosen=chosen_by(answer),
     )
 
 

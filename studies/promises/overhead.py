@@ -177,13 +177,13 @@ def _draw_ratios(result: Result) -> Figure:
 
 
 def _lines(rows: Sequence[Mapping[str, Any]], key: str, styles: Mapping[str, Any]) -> list[Any]:
-    found = []
+    results = []
     for method, look in styles.items():
         mine = [row for row in rows if row["method"] == method]
         if mine:
             x, y = [row["evaluations"] for row in mine], [row[key] for row in mine]
-            found.append((method, x, y, look))
-    return found
+            results.append((method, x, y, look))
+    return results
 
 
 STUDY = Study(

@@ -14,5 +14,5 @@ def cases() -> dict[str, PublishedProblem]:
     """All cases by name, in the order of the page."""
     from studies.published import decisions, information, risk, stages
 
-    found = [*risk.cases(), *decisions.cases(), *information.cases(), *stages.cases()]
-    return {case.name: case for case in found}
+    results = [*risk.cases(), *decisions.cases(), *information.cases(), *stages.cases()]
+    return {case.name: case for case in results}

@@ -77,20 +77,20 @@ def run_task(task: Task) -> Outcome:
     case = cases()[task.problem]
     seed = np.random.SeedSequence([zlib.crc32(task.problem.encode()), task.size, task.seed])
     try:
-        found = case.solve(task.size, seed)
+        result = case.solve(task.size, seed)
     except nq.NestquadError as error:
         return Outcome(math.nan, 0, status="failed", chosen=str(error)[:200])
-    value, half = float(np.ravel(found.value)[0]), float(np.ravel(found.half_width)[0])
+    value, half = float(np.ravel(result.value)[0]), float(np.ravel(result.half_width)[0])
     # The truth itself has an error where it is no closed form.
     wide = math.hypot(half, 1.96 * case.exact_error)
     return Outcome(
         abs(value - case.exact),
-        found.n_evaluations,
+        result.n_evaluations,
         value=value,
         half_width=half,
         covered=float(abs(value - case.exact) <= wide),
-        status=found.status,
-        chosen=found.method,
+        status=result.status,
+        chosen=result.method,
     )
 
 
@@ -166,34 +166,34 @@ def _rows(case: PublishedProblem, runs: Sequence[Run]) -> list[BudgetErrors]:
 
 def _losses(case: PublishedProblem, rows: Sequence[BudgetErrors]) -> list[str]:
     """Errors above printed or cheaper ones, poor coverage, failures."""
-    found = []
+    results = []
     for printed in case.printed:
         row = comparable(rows, printed)
         if row is None or printed.error is None or row.evaluations < 0.5 * printed.evaluations:
             continue
         if row.error - 2 * row.error_se > printed.error:
-            found.append(
+            results.append(
                 f"{case.title}: {printed.method} prints an error of {_error(case, printed.error)} "
                 f"at {count(printed.evaluations)} evaluations; ours has {_error(case, row.error)} "
                 f"at {count(row.evaluations)}."
             )
     for row in rows:
         if row.undercovers:
-            found.append(
+            results.append(
                 f"{case.title}: 95 % intervals at {count(row.evaluations)} evaluations hold the "
                 f"truth in {100 * row.coverage:.0f} % of {row.runs} runs."
             )
         smaller = [one for one in rows if one.evaluations < row.evaluations and one.below(row)]
         if smaller:
             best = min(smaller, key=lambda one: one.error)
-            found.append(
+            results.append(
                 f"{case.title}: more evaluations do not help. The error is "
                 f"{_error(case, row.error)} at {count(row.evaluations)} and "
                 f"{_error(case, best.error)} at {count(best.evaluations)}."
             )
         if row.failed:
-            found.append(f"{case.title}: {row.failed} of {row.runs + row.failed} runs failed.")
-    return found
+            results.append(f"{case.title}: {row.failed} of {row.runs + row.failed} runs failed.")
+    return results
 
 
 def _out_of_reach(case: PublishedProblem, rows: Sequence[BudgetErrors]) -> list[str]:

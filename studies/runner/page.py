@@ -61,10 +61,10 @@ class Words:
     text: Callable[[str], str] = str
 
     def cells(self, verdict: Verdict) -> list[str]:
-        claim, target, found = map(self.text, (verdict.claim, verdict.target, verdict.measured))
+        claim, target, result = map(self.text, (verdict.claim, verdict.target, verdict.measured))
         if verdict.sensitivity:
-            found += f"<br>*Sensitivity:* {self.text(verdict.sensitivity)}"
-        return [claim, target, found, self.status.get(verdict.status, verdict.status)]
+            result += f"<br>*Sensitivity:* {self.text(verdict.sensitivity)}"
+        return [claim, target, result, self.status.get(verdict.status, verdict.status)]
 
     @property
     def head(self) -> list[str]:
@@ -208,8 +208,8 @@ def html_page(
     footer: str,
 ) -> str:
     """A page that fetches nothing; figures are read from their folder, beside the page."""
-    found = [verdict.status for section in sections for verdict in section.verdicts]
-    shown = (f"<span>{_badge(s)} {found.count(s)}</span>" for s in _SIGNS if s in found)
+    results = [verdict.status for section in sections for verdict in section.verdicts]
+    shown = (f"<span>{_badge(s)} {results.count(s)}</span>" for s in _SIGNS if s in results)
     links = (f'<a href="#{s.name}">{escape(s.title)}</a>' for s in sections)
     body = [
         f"<h1>{escape(heading)}</h1>",

@@ -65,12 +65,12 @@ def columns(heads: str | Mapping[str, str]) -> tuple[Column, ...]:
     """Columns from headings by key, or from a text: ``"problem; error = mean error: number"``."""
     if not isinstance(heads, str):
         return tuple(Column(key, heading) for key, heading in heads.items())
-    found = []
+    results = []
     for one in heads.split(";"):
         names, _, form = one.partition(":")
         key, _, heading = names.partition("=")
-        found.append(Column(key.strip(), (heading or key).strip(), form.strip()))
-    return tuple(found)
+        results.append(Column(key.strip(), (heading or key).strip(), form.strip()))
+    return tuple(results)
 
 
 @dataclass(frozen=True)

@@ -49,11 +49,11 @@ def exact(model, candidates, points, sign=1.0, n=4001):
 def test_few_values_are_enough(model, candidates, maximize):
     truth = exact(model, candidates, POINTS, 1.0 if maximize else -1.0)
     acqf = KQMaxValueEntropy(model, candidates, num_values=16, maximize=maximize)
-    found = acqf(POINTS).detach().numpy()
+    result = acqf(POINTS).detach().numpy()
     equal = KQMaxValueEntropy(model, candidates, num_values=16, maximize=maximize)
     equal.weights.fill_(1 / 16)
     plain = equal(POINTS).detach().numpy()
-    errors = [np.abs(one - truth).mean() / truth.mean() for one in (found, plain)]
+    errors = [np.abs(one - truth).mean() / truth.mean() for one in (result, plain)]
     assert errors[0] < 0.005
     assert errors[0] < errors[1]
 

@@ -246,12 +246,12 @@ def test_q1_improvement_is_closer_to_the_closed_form_than_sobol():
     model, X = small_model(2), batches(30, 1, 2)
     exact = ExpectedImprovement(model, BEST)(X)
     errors = {KQNormalSampler: [], SobolQMCNormalSampler: []}
-    for cls, found in errors.items():
+    for cls, item in errors.items():
         for seed in range(40):
             acqf = qExpectedImprovement(model, BEST, sampler=cls(torch.Size([32]), seed=seed))
             if cls is KQNormalSampler:
                 with_kq(acqf)
-            found.append((acqf(X) - exact).abs().mean().item())
+            item.append((acqf(X) - exact).abs().mean().item())
     assert sum(errors[KQNormalSampler]) < sum(errors[SobolQMCNormalSampler]) / 2
 
 
@@ -346,8 +346,8 @@ def test_optimize_acqf_finds_the_maximum_of_expected_improvement():
     with torch.random.fork_rng():
         torch.manual_seed(0)
         candidate, _ = optimize_acqf(acqf, bounds, q=1, num_restarts=4, raw_samples=32)
-    found = ExpectedImprovement(model, BEST)(candidate.unsqueeze(0))
-    assert found.item() > 0.99 * exact.max().item()
+    result = ExpectedImprovement(model, BEST)(candidate.unsqueeze(0))
+    assert result.item() > 0.99 * exact.max().item()
 
 
 def test_scalarized_outputs_are_one():

@@ -77,8 +77,8 @@ def test_json_is_the_estimate_and_nothing_else(capsys):
     arguments = ["estimate", "finance", "--budget", "2000", "--seed", "7", "--method", "nqmc"]
     assert main([*arguments, "--json"]) == 0
     est = nq.estimate(nq.problems.finance(), budget=2000, method="nqmc", rng=7)
-    found = json.loads(capsys.readouterr().out)
-    assert without_time(found) == without_time(est.to_dict())
+    result = json.loads(capsys.readouterr().out)
+    assert without_time(result) == without_time(est.to_dict())
 
 
 def test_tolerance_met_is_0_and_not_met_is_3(capsys):
@@ -94,8 +94,8 @@ def test_tolerance_met_is_0_and_not_met_is_3(capsys):
 def test_rtol_is_relative(capsys):
     problem = ["estimate", "synthetic10", "--method", "nqmc", "--seed", "0", "--json"]
     assert main([*problem, "--rtol", "0.05"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["interval95"][1] - found["value"] <= 0.05 * found["value"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["interval95"][1] - result["value"] <= 0.05 * result["value"]
 
 
 def test_report_of_an_estimate_can_be_made_again(tmp_path, capsys):
@@ -128,11 +128,11 @@ def test_compare_json_is_the_comparison(capsys, tmp_path):
     arguments = ["compare", "synthetic", "--budget", "100,1e3", "--methods", "nkq, nmc"]
     options = ["--replicates", "2", "--seed", "3", "--json", "--report", str(page)]
     assert main([*arguments, *options]) == 0
-    found = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     expected = nq.compare(
         nq.problems.synthetic(), budget=[100, 1000], methods=["nkq", "nmc"], replicates=2, rng=3
     )
-    for row, wanted in zip(found["rows"], expected.rows, strict=True):
+    for row, wanted in zip(result["rows"], expected.rows, strict=True):
         assert without_time(row) == without_time(plain(asdict(wanted)))
     assert page.stat().st_size > 10_000
 
@@ -322,8 +322,8 @@ def test_the_program_runs_and_ends_with_the_exit_code(model):
     done = run("estimate", "model.py:problem", *options, cwd=model.parent)
     assert done.returncode == 3
     assert done.stderr == ""
-    found = json.loads(done.stdout)
-    assert np.isfinite(found["value"])
+    result = json.loads(done.stdout)
+    assert np.isfinite(result["value"])
 
 
 def test_a_terminal_without_unicode_does_not_end_the_run():

@@ -56,9 +56,9 @@ def test_object_without_a_name_takes_that_of_the_variable(file):
 
 
 def test_function_without_required_arguments_is_called(file):
-    found = load_problem(file("def make(scale=2.0):\n    return build(exact=scale)") + ":make")
-    assert found.exact == 2.0
-    assert found.name == "make"
+    result = load_problem(file("def make(scale=2.0):\n    return build(exact=scale)") + ":make")
+    assert result.exact == 2.0
+    assert result.name == "make"
 
 
 def test_file_may_hold_dataclasses_and_import_its_neighbors(file):
@@ -119,9 +119,9 @@ def test_file_without_a_name(file, ending):
     ],
 )
 def test_object_of_the_wrong_type(file, text, words):
-    found = message(file(text) + ":p")
-    assert words in found
-    assert "function without arguments" in found
+    result = message(file(text) + ":p")
+    assert words in result
+    assert "function without arguments" in result
 
 
 LINE = HEAD.count("\n") + 1
@@ -139,12 +139,12 @@ LINE = HEAD.count("\n") + 1
     ],
 )
 def test_file_that_fails_says_where_and_how(file, text, words):
-    found = message(file(text) + ":p")
-    assert words in found
-    assert "\n" not in found
+    result = message(file(text) + ":p")
+    assert words in result
+    assert "\n" not in result
 
 
 def test_function_that_fails_says_where_and_how(file):
-    found = message(file("def p():\n    raise ValueError('too bad')") + ":p")
-    assert f"at line {LINE + 1}" in found
-    assert "ValueError: too bad" in found
+    result = message(file("def p():\n    raise ValueError('too bad')") + ":p")
+    assert f"at line {LINE + 1}" in result
+    assert "ValueError: too bad" in result

@@ -31,11 +31,11 @@ def read(page: Path) -> str:
 def blocks(page: Path, *languages: str) -> list[Block]:
     """The fenced blocks of a page in these languages, in order."""
     text = read(page)
-    found = [
+    results = [
         Block(m["language"], m["body"], text.count("\n", 0, m.start("body")) + 1)
         for m in _FENCE.finditer(text)
     ]
-    return [block for block in found if block.language in languages]
+    return [block for block in results if block.language in languages]
 
 
 def prose(page: Path) -> str:

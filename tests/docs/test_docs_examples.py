@@ -87,11 +87,11 @@ def test_black_box_is_nearly_optimized(capsys):
     import runpy
 
     example = runpy.run_path(str(EXAMPLES / "black_box.py"), run_name="__main__")
-    (found,) = re.findall(r"profit (\S+) at", capsys.readouterr().out)
+    (result,) = re.findall(r"profit (\S+) at", capsys.readouterr().out)
     ends = example["BOUNDS"].T.tolist()
     grid = np.meshgrid(*(np.linspace(low, high, 101) for low, high in ends))
     best = max(example["profit"](setting) for setting in zip(*map(np.ravel, grid), strict=True))
-    assert float(found) > 0.9 * best
+    assert float(result) > 0.9 * best
 
 
 @pytest.fixture

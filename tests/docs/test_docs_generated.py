@@ -179,10 +179,10 @@ def test_imports_never_go_up():
 
 def imported_parts(module: ast.Module) -> set[str]:
     """Parts of nestquad that are imported when the module is; not inside functions."""
-    found = set()
+    result = set()
     for node in module.body:
         if isinstance(node, ast.ImportFrom) and node.module == "nestquad":
-            found |= {alias.name for alias in node.names}
+            result |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("nestquad."):
-            found.add(str(node.module).split(".")[1])
-    return found
+            result.add(str(node.module).split(".")[1])
+    return result

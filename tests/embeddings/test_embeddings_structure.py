@@ -199,9 +199,9 @@ def test_matern_kernel_under_two_correlated_normals(order, lengthscale, correlat
     cov = np.outer(sd, sd) * np.array([[1.0, correlation], [correlation, 1.0]])
     law, kernel = Normal(np.array([0.2, -0.4]), cov=cov), Matern(order, lengthscale)
     x = np.array([[0.2, -0.4], [0.5, 0.1], [-1.5, 2.0]])
-    found = mean_embedding(kernel, law, x)
+    result = mean_embedding(kernel, law, x)
     slope, rest = cov[0, 1] / cov[1, 1], np.sqrt(cov[0, 0] - cov[0, 1] ** 2 / cov[1, 1])
-    for node, value in zip(x, found, strict=True):
+    for node, value in zip(x, result, strict=True):
 
         def inside(t, node=node):
             """Coordinate 2 given; the first one integrated in closed form."""

@@ -53,12 +53,12 @@ def main(store: str, method: str, kills: int) -> None:
         killed += os.WIFSIGNALED(status)
         if not os.WIFSIGNALED(status):  # it got to the end before: begin again
             return print(json.dumps({"early": killed}))
-    found = estimate(method, store, log)
+    result = estimate(method, store, log)
     with open(log) as lines:
         evaluated = sum(map(int, lines))
-    answer = {"value": found.value, "std_error": found.std_error, "killed": killed}
-    answer |= {"evaluated": evaluated, "reused": found.diagnostics["n_reused"]}
-    print(json.dumps(answer | {"n_evaluations": found.n_evaluations}))
+    answer = {"value": result.value, "std_error": result.std_error, "killed": killed}
+    answer |= {"evaluated": evaluated, "reused": result.diagnostics["n_reused"]}
+    print(json.dumps(answer | {"n_evaluations": result.n_evaluations}))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def test_g_receives_arrays_of_its_library(library):
         return module.square(x[..., 0]) + 0.0 * theta[..., 0]
 
     method = nq.NQMC(n_outer=32, n_inner=16)
-    found = nq.estimate(_problem(library, g), method=method, rng=3)
+    answer = nq.estimate(_problem(library, g), method=method, rng=3)
     plain = nq.estimate(
         _problem("numpy", lambda x, theta: x[..., 0] ** 2 + 0.0 * theta[..., 0]),
         method=method,
@@ -41,15 +41,15 @@ def test_g_receives_arrays_of_its_library(library):
     )
     assert kinds <= {"torch", "jaxlib", "jax"}
     assert all("float64" in name for name in sizes)
-    np.testing.assert_allclose(found.value, plain.value, rtol=1e-14)
+    np.testing.assert_allclose(answer.value, plain.value, rtol=1e-14)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_one_point_at_a_time(library):
     module = pytest.importorskip(LIBRARIES[library])
     problem = _problem(library, lambda x, theta: module.square(x[0]), vectorized=False)
-    found = nq.estimate(problem, method=nq.NMC(n_outer=16, n_inner=4), rng=0)
-    assert np.isfinite(found.value)
+    answer = nq.estimate(problem, method=nq.NMC(n_outer=16, n_inner=4), rng=0)
+    assert np.isfinite(answer.value)
 
 
 def test_tensors_share_memory_and_are_not_written_to():

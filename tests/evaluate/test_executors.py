@@ -84,8 +84,8 @@ class Inline(Executor):
 def test_any_executor_will_do():
     executor = Inline()
     alone = nq.estimate(closure_problem(), method="nkq", budget=3000, rng=0)
-    found = nq.estimate(closure_problem(), method="nkq", budget=3000, rng=0, executor=executor)
-    assert found.value == alone.value
+    answer = nq.estimate(closure_problem(), method="nkq", budget=3000, rng=0, executor=executor)
+    assert answer.value == alone.value
     assert executor.tasks > 1
 
 
@@ -134,11 +134,11 @@ def test_a_pool_that_was_broken_before():
     with ProcessPoolExecutor(1, mp_context=CONTEXT) as pool:
         assert pool.submit(os.kill, pool.submit(os.getpid).result(), signal.SIGKILL).exception()
         with pytest.warns(nq.NestquadWarning, match="died"):
-            found = nq.estimate(
+            answer = nq.estimate(
                 nq.problems.synthetic(), method="nmc", budget=300, executor=pool, rng=0
             )
     assert (
-        found.value == nq.estimate(nq.problems.synthetic(), method="nmc", budget=300, rng=0).value
+        answer.value == nq.estimate(nq.problems.synthetic(), method="nmc", budget=300, rng=0).value
     )
 
 
@@ -216,20 +216,22 @@ class TestDask:
     def test_same_bits(self, method, dask):
         alone = nq.estimate(closure_problem(), method=method, budget=3000, rng=0)
         executor = dask.get_executor()
-        found = nq.estimate(closure_problem(), method=method, budget=3000, rng=0, executor=executor)
-        assert found.value == alone.value
-        assert found.std_error == alone.std_error
+        answer = nq.estimate(
+            closure_problem(), method=method, budget=3000, rng=0, executor=executor
+        )
+        assert answer.value == alone.value
+        assert answer.std_error == alone.std_error
 
     def test_a_killed_worker_does_not_change_the_answer(self, dask, tmp_path):
         file = str(tmp_path / "killed")
         g = KillsItsProcess(file, os.getpid())
         problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), g, np.square)
         alone = nq.estimate(problem, method="nmc", budget=20_000, rng=0)
-        found = nq.estimate(
+        answer = nq.estimate(
             problem, method="nmc", budget=20_000, rng=0, executor=dask.get_executor()
         )
         assert os.path.exists(file)
-        assert found.value == alone.value
+        assert answer.value == alone.value
 
 
 # What workers do not find by name.
@@ -251,8 +253,8 @@ def sent(kind, which):
 
 @pytest.mark.parametrize("kind", ["processes", "dask"])
 def test_a_g_of_the_main_script(kind):
-    found = sent(kind, "g")
-    assert found["VALUE"] == found["PLAIN"]
+    result = sent(kind, "g")
+    assert result["VALUE"] == result["PLAIN"]
 
 
 @pytest.mark.parametrize("kind", ["processes", "dask"])
@@ -279,10 +281,10 @@ def test_a_module_that_workers_cannot_import(tmp_path):
         problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), module.g, np.square)
         alone = nq.estimate(problem, method="nmc", budget=400, rng=0)
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            found = nq.estimate(problem, method="nmc", budget=400, rng=0, executor=pool)
+            answer = nq.estimate(problem, method="nmc", budget=400, rng=0, executor=pool)
     finally:
         del sys.modules["only_here"]
-    assert found.value == alone.value
+    assert answer.value == alone.value
 
 
 BEGUN, FREE = threading.Event(), threading.Event()
@@ -332,13 +334,13 @@ def test_waiting_for_workers_is_said(monkeypatch):
     with ThreadPoolExecutor(1) as pool:
         pool.submit(free.wait, 60.0)
         with pytest.warns(nq.NestquadWarning, match="No worker") as caught:
-            found = nq.estimate(
+            answer = nq.estimate(
                 closure_problem(), method="nmc", budget=300, rng=0, executor=pool, progress=progress
             )
     assert len(caught) == 1
     assert "waiting" in said[0][1]
     assert "waiting" not in said[-1][1]
-    assert found.value == nq.estimate(closure_problem(), method="nmc", budget=300, rng=0).value
+    assert answer.value == nq.estimate(closure_problem(), method="nmc", budget=300, rng=0).value
 
 
 @pytest.mark.parametrize("returned", [None, 3])
@@ -359,9 +361,9 @@ class Mixed(Inline):
         self.change, self.last = change, None
 
     def submit(self, call, *args):
-        future, found = Future(), super().submit(call, *args)
-        future.set_result(self.change(self.last or found.result()))
-        self.last = found.result()
+        future, result = Future(), super().submit(call, *args)
+        future.set_result(self.change(self.last or result.result()))
+        self.last = result.result()
         return future
 
 

@@ -36,8 +36,8 @@ def run(method, n):
     if not Path("/proc/self/status").exists():
         pytest.skip("peak memory is read from /proc")
     child = [sys.executable, "-c", CHILD, method, str(n)]
-    found = subprocess.run(child, capture_output=True, text=True, check=True)
-    return json.loads(found.stdout)
+    result = subprocess.run(child, capture_output=True, text=True, check=True)
+    return json.loads(result.stdout)
 
 
 @pytest.mark.parametrize("method", ["NMC", "NQMC", "NKQ"])

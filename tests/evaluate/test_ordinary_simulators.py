@@ -28,9 +28,9 @@ def problem(g, **options):
 @pytest.mark.parametrize("method", METHODS)
 def test_one_point_at_a_time_gives_the_same_bits(method):
     expected = nq.estimate(problem(block), method=method, budget=600, rng=0)
-    found = nq.estimate(problem(one_point, vectorized=False), method=method, budget=600, rng=0)
-    assert found.value == expected.value
-    assert found.std_error == expected.std_error
+    answer = nq.estimate(problem(one_point, vectorized=False), method=method, budget=600, rng=0)
+    assert answer.value == expected.value
+    assert answer.std_error == expected.std_error
 
 
 def test_one_point_at_a_time_with_several_outputs():
@@ -48,10 +48,10 @@ def test_one_point_at_a_time_with_several_outputs():
 )
 def test_whatever_numpy_understands(convert):
     exact = nq.estimate(problem(block), method="nmc", budget=400, rng=0).value
-    found = nq.estimate(
+    answer = nq.estimate(
         problem(lambda x, theta: convert(block(x, theta))), method="nmc", budget=400, rng=0
     )
-    assert found.value == pytest.approx(exact, rel=1e-6)
+    assert answer.value == pytest.approx(exact, rel=1e-6)
 
 
 class Tensor:
@@ -76,10 +76,10 @@ class Tensor:
 
 def test_tensors_that_track_gradients():
     expected = nq.estimate(problem(block), method="nmc", budget=400, rng=0)
-    found = nq.estimate(
+    answer = nq.estimate(
         problem(lambda x, theta: Tensor(block(x, theta))), method="nmc", budget=400, rng=0
     )
-    assert found.value == expected.value
+    assert answer.value == expected.value
 
 
 def test_pytorch():
@@ -90,8 +90,8 @@ def test_pytorch():
         return torch.exp(x[..., 0]) * x[..., 1] + theta[..., 0]
 
     expected = nq.estimate(problem(block), method="nqmc", budget=400, rng=0)
-    found = nq.estimate(problem(g), method="nqmc", budget=400, rng=0)
-    assert found.value == pytest.approx(expected.value, rel=1e-12)
+    answer = nq.estimate(problem(g), method="nqmc", budget=400, rng=0)
+    assert answer.value == pytest.approx(expected.value, rel=1e-12)
 
 
 def test_jax():
@@ -101,8 +101,8 @@ def test_jax():
         return jnp.exp(x[..., 0]) * x[..., 1] + theta[..., 0]
 
     expected = nq.estimate(problem(block), method="nqmc", budget=400, rng=0)
-    found = nq.estimate(problem(g), method="nqmc", budget=400, rng=0)
-    assert found.value == pytest.approx(expected.value, rel=1e-5)  # JAX computes in float32
+    answer = nq.estimate(problem(g), method="nqmc", budget=400, rng=0)
+    assert answer.value == pytest.approx(expected.value, rel=1e-5)  # JAX computes in float32
 
 
 def read_only(values):
@@ -161,11 +161,11 @@ class Flaky:
 def test_retries_give_the_answer_without_failures(how, vectorized):
     expected = nq.estimate(problem(block), method="nmc", budget=2000, rng=0)
     g = Flaky(how)
-    found = nq.estimate(
+    answer = nq.estimate(
         problem(g, vectorized=vectorized), method="nmc", budget=2000, rng=0, retries=3
     )
     assert g.failed
-    assert found.value == expected.value
+    assert answer.value == expected.value
 
 
 @pytest.mark.parametrize("vectorized", [True, False])

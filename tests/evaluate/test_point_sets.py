@@ -79,9 +79,9 @@ def test_given_native_points_are_used_as_they_are():
     points = np.random.default_rng(0).normal(size=(12, 8, 1))
     grid = grid_of(Given(points, space="native"), None)
     theta = outer_points(DEPENDENT, grid, 0, 12).theta
-    found = inner_points(DEPENDENT, grid, theta, grid.span)
-    np.testing.assert_array_equal(found.x, points)
-    assert found.uniform is None
+    result = inner_points(DEPENDENT, grid, theta, grid.span)
+    np.testing.assert_array_equal(result.x, points)
+    assert result.uniform is None
 
 
 def test_given_outer_points():

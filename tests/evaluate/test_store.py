@@ -38,15 +38,15 @@ def test_a_store_changes_no_bit_and_nothing_is_evaluated_twice(method, goal, tmp
     plain = nq.estimate(problem, method=method, rng=3, **goal)
     for reused in (False, True):
         problem, g = counting_problem()
-        found = nq.estimate(problem, method=method, rng=3, store=tmp_path / "store", **goal)
-        assert found.value == plain.value
-        assert found.std_error == plain.std_error
-        assert found.n_evaluations == plain.n_evaluations
-        assert found.trace == plain.trace
-        checked = found.diagnostics["n_checked"]
+        answer = nq.estimate(problem, method=method, rng=3, store=tmp_path / "store", **goal)
+        assert answer.value == plain.value
+        assert answer.std_error == plain.std_error
+        assert answer.n_evaluations == plain.n_evaluations
+        assert answer.trace == plain.trace
+        checked = answer.diagnostics["n_checked"]
         assert g.n_evaluations == (checked if reused else plain.n_evaluations)
         assert checked <= 32
-        assert found.diagnostics["n_reused"] == (plain.n_evaluations if reused else 0)
+        assert answer.diagnostics["n_reused"] == (plain.n_evaluations if reused else 0)
 
 
 @pytest.mark.parametrize("method", ["nmc", "nkq", "ckq", "mlmc", "mlkq", "lsmc"])
@@ -69,12 +69,12 @@ def test_a_larger_budget_and_another_kernel_and_another_f_reuse_what_fits(tmp_pa
     other = nq.KernelQuadrature(nq.Matern(0.5))
     larger = nq.NKQ(32, 32, sharing=4, inner=other, outer=other)
     problem, g = counting_problem()
-    found = nq.estimate(problem, method=larger, rng=3, store=store, store_check=False)
+    answer = nq.estimate(problem, method=larger, rng=3, store=store, store_check=False)
     assert g.n_evaluations == 32 * 32 - 16 * 16
-    assert found.value == nq.estimate(counting_problem()[0], method=larger, rng=3).value
+    assert answer.value == nq.estimate(counting_problem()[0], method=larger, rng=3).value
     problem, g = counting_problem()
     cubed = nq.NestedExpectation(problem.outer, problem.inner, g, lambda j: j**3)
-    found = nq.estimate(
+    answer = nq.estimate(
         cubed, method=nq.NKQ(20, 32, sharing=4), rng=3, store=store, store_check=False
     )
     assert g.n_evaluations == 0
@@ -207,9 +207,9 @@ def test_another_seed_is_refused_and_none_continues(stored, tmp_path):
     error = refused(tmp_path, "stream", rng=4)
     assert error.argument == "rng"
     problem, g = counting_problem()
-    found = nq.estimate(problem, method="nmc", budget=100, store=stored, store_check=False)
+    answer = nq.estimate(problem, method="nmc", budget=100, store=stored, store_check=False)
     assert g.n_evaluations == 0
-    assert found.value == nq.estimate(problem, method="nmc", budget=100, rng=3).value
+    assert answer.value == nq.estimate(problem, method="nmc", budget=100, rng=3).value
 
 
 @pytest.mark.parametrize(
@@ -261,10 +261,10 @@ def test_only_the_damaged_chunk_is_evaluated_again(damage, tmp_path):
     hurt.write_bytes(DAMAGE[damage](hurt.read_bytes()))
     problem, g = counting_problem()
     with pytest.warns(nq.NestquadWarning, match="damaged") as caught:
-        found = nq.estimate(problem, method=method, rng=3, store=store)
-    checked = found.diagnostics["n_checked"]
+        answer = nq.estimate(problem, method=method, rng=3, store=store)
+    checked = answer.diagnostics["n_checked"]
     assert len(caught) == 1
-    assert found.value == expected.value
+    assert answer.value == expected.value
     assert g.n_evaluations == size + checked
     problem, g = counting_problem()  # and it is mended
     mended = nq.estimate(problem, method=method, rng=3, store=store, store_check=False)
@@ -280,8 +280,8 @@ def test_a_renamed_chunk_is_not_believed(tmp_path):
     low, high = map(int, span.split("-"))
     chunk.rename(chunk.with_name(f"{low + 1}-{high + 1}x{rest}"))
     with pytest.warns(nq.NestquadWarning, match="damaged"):
-        found = nq.estimate(counting_problem()[0], method=method, rng=3, store=store)
-    assert found.value == expected.value
+        answer = nq.estimate(counting_problem()[0], method=method, rng=3, store=store)
+    assert answer.value == expected.value
 
 
 def test_chunks_are_plain_arrays(stored):
@@ -316,8 +316,8 @@ def test_a_failure_keeps_what_is_finished(tmp_path):
             nq.estimate(failing, executor=executor, **options)
     before = g.n_evaluations
     full.unlink()
-    found = nq.estimate(failing, **options)
-    assert found.value == nq.estimate(problem, method=nq.NMC(1000, 100), rng=3).value
+    answer = nq.estimate(failing, **options)
+    assert answer.value == nq.estimate(problem, method=nq.NMC(1000, 100), rng=3).value
     assert g.n_evaluations == 100_000
     assert before > 1000
 
@@ -329,8 +329,8 @@ def test_ctrl_c_leaves_the_store_intact(tmp_path):
 
     problem, g = counting_problem()
     options = {"method": "nqmc", "tol": 1e-4, "budget": 30_000, "rng": 3}
-    found = nq.estimate(problem, store=tmp_path / "store", progress=press, **options)
-    assert found.status == "interrupted"
+    answer = nq.estimate(problem, store=tmp_path / "store", progress=press, **options)
+    assert answer.status == "interrupted"
     before = g.n_evaluations
     finished = nq.estimate(problem, store=tmp_path / "store", **options)
     checked = finished.diagnostics["n_checked"]
@@ -346,13 +346,13 @@ def test_memory_is_bounded_with_a_store(tmp_path):
     nq.estimate(problem, method=nq.NMC(100, 200), rng=0)
     tracemalloc.start()
     try:
-        found = [nq.estimate(problem, method=method, rng=0, store=tmp_path / "s") for _ in "ab"]
+        results = [nq.estimate(problem, method=method, rng=0, store=tmp_path / "s") for _ in "ab"]
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak < 8e6
-    assert found[0].value == found[1].value
-    assert found[1].diagnostics["n_reused"] == 1_600_000
+    assert results[0].value == results[1].value
+    assert results[1].diagnostics["n_reused"] == 1_600_000
 
 
 # Real processes.
@@ -374,15 +374,15 @@ def killed(tmp_path, method, kills):
 @pytest.mark.parametrize(("method", "kills"), [("nmc", 21), ("nkq", 6), ("mlkq", 6), ("mlmc", 6)])
 def test_killed_again_and_again(method, kills, tmp_path):
     expected = killing.estimate(method)
-    found = killed(tmp_path, method, kills)
-    if "early" in found:
-        pytest.skip(f"done after {found['early']} kills")
-    assert found["killed"] == kills
-    assert found["value"] == expected.value
-    assert found["std_error"] == expected.std_error
-    assert found["n_evaluations"] == expected.n_evaluations
+    result = killed(tmp_path, method, kills)
+    if "early" in result:
+        pytest.skip(f"done after {result['early']} kills")
+    assert result["killed"] == kills
+    assert result["value"] == expected.value
+    assert result["std_error"] == expected.std_error
+    assert result["n_evaluations"] == expected.n_evaluations
     # Nothing is lost but what was under way: at most one chunk of a quarter of a second each.
-    assert found["evaluated"] <= expected.n_evaluations + kills * 600
+    assert result["evaluated"] <= expected.n_evaluations + kills * 600
     assert not list((tmp_path / method).rglob("*.pkl"))
 
 
@@ -406,11 +406,11 @@ def test_a_store_filled_by_workers(method, tmp_path):
     plain = nq.estimate(problem, method=method, rng=3, budget=3000)
     with ThreadPoolExecutor(3) as pool:
         for executor in (pool, pool, None):
-            found = nq.estimate(
+            answer = nq.estimate(
                 problem, method=method, rng=3, budget=3000, store=tmp_path / "s", executor=executor
             )
-            assert found.value == plain.value
-    assert found.diagnostics["n_reused"] == plain.n_evaluations
+            assert answer.value == plain.value
+    assert answer.diagnostics["n_reused"] == plain.n_evaluations
 
 
 def test_ctrl_c_with_workers_keeps_what_they_finished(tmp_path):
@@ -428,10 +428,10 @@ def test_ctrl_c_with_workers_keeps_what_they_finished(tmp_path):
     with ThreadPoolExecutor(3) as pool, pytest.raises(KeyboardInterrupt):
         nq.estimate(problem, executor=pool, progress=press, **options)
     before = g.n_evaluations
-    found = nq.estimate(problem, **options)
-    assert found.diagnostics["n_reused"] > 2000
-    assert g.n_evaluations - before == 10_000 - found.diagnostics["n_reused"]
-    assert found.value == nq.estimate(problem, method=nq.NMC(100, 100), rng=3).value
+    answer = nq.estimate(problem, **options)
+    assert answer.diagnostics["n_reused"] > 2000
+    assert g.n_evaluations - before == 10_000 - answer.diagnostics["n_reused"]
+    assert answer.value == nq.estimate(problem, method=nq.NMC(100, 100), rng=3).value
 
 
 # Disks and files that others broke.
@@ -453,8 +453,8 @@ def test_a_full_disk_keeps_the_answer_so_far(tmp_path, monkeypatch):
         nq.estimate(counting_problem()[0], store=tmp_path / "store", **options)
     assert caught.value.estimate.n_evaluations > 0
     monkeypatch.undo()
-    found = nq.estimate(counting_problem()[0], store=tmp_path / "store", **options)
-    assert found.value == nq.estimate(counting_problem()[0], **options).value
+    answer = nq.estimate(counting_problem()[0], store=tmp_path / "store", **options)
+    assert answer.value == nq.estimate(counting_problem()[0], **options).value
 
 
 @pytest.mark.parametrize(
@@ -472,8 +472,8 @@ def test_odd_names_are_left_alone(stored):
     (points,) = stored.rglob("points.json")
     for name in ("0-1x0-1.npy", f"{'9' * 40}-1x0-1.{'0' * 16}.npy", f"5-2x0-1.{'0' * 16}.npy", "ä"):
         (points.parent / name).write_bytes(b"junk")
-    found = nq.estimate(counting_problem()[0], method="nmc", budget=100, rng=3, store=stored)
-    assert found.diagnostics["n_reused"] == 100
+    answer = nq.estimate(counting_problem()[0], method="nmc", budget=100, rng=3, store=stored)
+    assert answer.diagnostics["n_reused"] == 100
 
 
 @pytest.mark.parametrize("rng", [3, None])
@@ -483,11 +483,11 @@ def test_a_store_that_another_process_makes_at_the_same_time(rng, tmp_path, monk
     other, exists = [], Path.exists
 
     def racing(path):
-        found = exists(path)
-        if path.name == "manifest.json" and not found and not other:
+        result = exists(path)
+        if path.name == "manifest.json" and not result and not other:
             other.append(None)
             other.append(nq.estimate(counting_problem()[0], store=tmp_path / "store", **options))
-        return found
+        return result
 
     monkeypatch.setattr(Path, "exists", racing)
     assert nq.estimate(problem, store=tmp_path / "store", **options).value == other[1].value
@@ -578,8 +578,8 @@ def test_a_store_that_one_may_only_read(tmp_path):
                 os.setuid(65534)
             for budget in (400, 4000):
                 try:
-                    found = nq.estimate(counting_problem()[0], budget=budget, **options)
-                    lines.append(repr(found.value))
+                    answer = nq.estimate(counting_problem()[0], budget=budget, **options)
+                    lines.append(repr(answer.value))
                 except nq.NestquadError as error:
                     lines.append(str(error))
         finally:  # a second pytest must not go on
@@ -591,7 +591,7 @@ def test_a_store_that_one_may_only_read(tmp_path):
     assert "cannot be written (Permission denied)" in message
     for folder in (tmp_path / "store", *(tmp_path / "store").glob("points-*")):
         folder.chmod(0o755)
-    found = nq.estimate(counting_problem()[0], budget=4000, **options)
+    answer = nq.estimate(counting_problem()[0], budget=4000, **options)
     assert (
-        found.value == nq.estimate(counting_problem()[0], method="nqmc", budget=4000, rng=3).value
+        answer.value == nq.estimate(counting_problem()[0], method="nqmc", budget=4000, rng=3).value
     )

@@ -66,8 +66,8 @@ def test_they_change_nothing_but_their_own(method):
     }
     expected = nq.estimate(plain, method=method, budget=400, rng=0)
     for name, change in changes.items():
-        found = nq.estimate(replace(plain, **change), method=method, budget=400, rng=0)
-        assert (found.value, found.std_error) == (expected.value, expected.std_error), name
+        answer = nq.estimate(replace(plain, **change), method=method, budget=400, rng=0)
+        assert (answer.value, answer.std_error) == (expected.value, expected.std_error), name
 
 
 def test_a_single_expectation_of_an_h_that_writes():
@@ -81,5 +81,5 @@ def test_a_single_expectation_of_an_h_that_writes():
 
 def test_a_g_of_one_point_that_returns_a_buffer():
     plain = problem(vectorized=False, g=lambda x, theta: x[0] + theta[0])
-    found = nq.estimate(replace(plain, g=Buffer(plain.g)), method="nmc", budget=400, rng=0)
-    assert found.value == nq.estimate(plain, method="nmc", budget=400, rng=0).value
+    answer = nq.estimate(replace(plain, g=Buffer(plain.g)), method="nmc", budget=400, rng=0)
+    assert answer.value == nq.estimate(plain, method="nmc", budget=400, rng=0).value

@@ -92,9 +92,9 @@ def test_values_in_any_form_and_order(form, function, tmp_path):
         values = frame.sort_index()[names].to_numpy()
     else:
         values = dict(zip(frame["id"], frame[names].to_numpy().squeeze(), strict=True))
-    found = nq.analyze(plan, values)
+    result = nq.analyze(plan, values)
     expected = nq.estimate(problem, budget=200, method="nqmc", rng=1)
-    np.testing.assert_array_equal(found.value, expected.value)
+    np.testing.assert_array_equal(result.value, expected.value)
 
 
 def test_csv_and_frame_have_every_digit(tmp_path):
@@ -164,10 +164,10 @@ def test_other_values_for_a_block_that_was_told_replace_it():
     first = nq.plan(WITHOUT, budget=1000, method="ckq", rng=1)
     wrong = first.next({k: -v for k, v in asked(first).items()})
     second = first.next(asked(first))
-    found = nq.analyze(second, asked(second))
+    result = nq.analyze(second, asked(second))
     again = nq.plan(WITHOUT, budget=1000, method="ckq", rng=1)
     again = again.next(asked(again))
-    assert found.value == nq.analyze(again, asked(again)).value
+    assert result.value == nq.analyze(again, asked(again)).value
     assert wrong.turn == 1
 
 
@@ -222,11 +222,11 @@ def test_from_the_command_line(method, tmp_path, monkeypatch, capsys):
     assert (turn > 0) == (method == "ckq")
     capsys.readouterr()
     assert main(["analyze", "p0.plan.json", *values, "--json"]) == 0
-    found = capsys.readouterr().out
+    result = capsys.readouterr().out
     assert main(["estimate", "model.py:full", *options, "--json"]) == 0
     expected = capsys.readouterr().out
     line = next(line for line in expected.splitlines() if '"value"' in line)
-    assert line in found
+    assert line in result
 
 
 def test_the_command_line_refuses_by_name(tmp_path, monkeypatch, capsys):

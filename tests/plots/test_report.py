@@ -34,10 +34,10 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
-        found = dict(attrs)
-        self.links += [found[key] for key in ("src", "href", "action", "data") if key in found]
+        result = dict(attrs)
+        self.links += [result[key] for key in ("src", "href", "action", "data") if key in result]
         if tag == "img":
-            self.images.append(found)
+            self.images.append(result)
         if tag not in VOID:
             self.open.append(tag)
 
@@ -83,31 +83,31 @@ def page(tmp_path, **arguments) -> tuple[Page, str]:
 
 
 def test_page_is_self_contained(full):
-    found, text = full
-    assert found.links
-    assert all(link.startswith("data:image/png;base64,") for link in found.links)
-    assert "script" not in found.tags
-    assert "link" not in found.tags
+    result, text = full
+    assert result.links
+    assert all(link.startswith("data:image/png;base64,") for link in result.links)
+    assert "script" not in result.tags
+    assert "link" not in result.tags
     assert "http" not in text
     assert "url(" not in text
     assert "@import" not in text
 
 
 def test_figures_are_pictures_with_content_and_words(full):
-    found, _ = full
-    assert len(found.images) == 3
-    for image in found.images:
+    result, _ = full
+    assert len(result.images) == 3
+    for image in result.images:
         data = base64.b64decode(image["src"].partition(",")[2], validate=True)
         pixels = matplotlib.image.imread(io.BytesIO(data), format="png")
         assert min(pixels.shape[:2]) > 400
         assert pixels[..., :3].std() > 0.01
         assert len(image["alt"]) > 20
-    assert found.tags.count("figcaption") == 3
+    assert result.tags.count("figcaption") == 3
 
 
 def test_page_tells_the_answer_and_how_it_was_found(full, results):
     est, table = results
-    found, _ = full
+    result, _ = full
     low, high = est.interval()
     for words in (
         f"{low:.6g} to {high:.6g}",
@@ -119,21 +119,21 @@ def test_page_tells_the_answer_and_how_it_was_found(full, results):
         "nestquad estimate finance",
         *(f"{row.mean_abs_error:.2e}" for row in table.rows),
     ):
-        assert words in found.text
+        assert words in result.text
     inside = low <= est.exact <= high
-    assert ("the interval holds it" in found.text) == inside
+    assert ("the interval holds it" in result.text) == inside
 
 
 def test_an_interval_that_misses_is_not_hidden(tmp_path, bare):
-    found, _ = page(tmp_path, estimate=replace(bare, exact=100.0))
-    assert "the interval does not hold it" in found.text
+    result, _ = page(tmp_path, estimate=replace(bare, exact=100.0))
+    assert "the interval does not hold it" in result.text
 
 
 def test_more_points_are_advised_where_the_error_is(tmp_path, bare):
     for inner, words in ((1.0, "more inner points"), (0.0, "more values of θ")):
         sizes = {"error_inner": inner, "error_outer": 0.5}
-        found, _ = page(tmp_path, estimate=replace(bare, diagnostics=sizes))
-        assert words in found.text
+        result, _ = page(tmp_path, estimate=replace(bare, diagnostics=sizes))
+        assert words in result.text
 
 
 def test_best_of_each_budget_is_marked(full, results):
@@ -158,10 +158,10 @@ def test_everything_from_outside_is_escaped(tmp_path, results):
     )
     rows = tuple(replace(row, method=evil + str(i)) for i, row in enumerate(table.rows))
     table = replace(table, problem=evil, rows=rows)
-    found, text = page(tmp_path, estimate=est, comparison=table, title=evil, command=evil)
-    assert "script" not in found.tags
+    result, text = page(tmp_path, estimate=est, comparison=table, title=evil, command=evil)
+    assert "script" not in result.tags
     assert "<script" not in text
-    assert found.text.count("<script>alert") >= 10
+    assert result.text.count("<script>alert") >= 10
 
 
 def test_several_answers_are_all_there(tmp_path):
@@ -174,30 +174,30 @@ def test_several_answers_are_all_there(tmp_path):
         name="two answers",
     )
     est = nq.estimate(problem, budget=1024, method="nkq", rng=0)
-    found, _ = page(tmp_path, estimate=est)
+    result, _ = page(tmp_path, estimate=est)
     for low, high in zip(*est.interval(), strict=True):
-        assert f"{low:.6g} to {high:.6g}" in found.text
+        assert f"{low:.6g} to {high:.6g}" in result.text
 
 
 def test_single_expectation_has_no_inner_stage(tmp_path):
     est = nq.expectation(lambda x: x[:, 0], nq.Normal(), budget=16, rng=0)
-    found, _ = page(tmp_path, estimate=est)
-    assert "inner stage" not in found.text.partition("Settings")[0]
+    result, _ = page(tmp_path, estimate=est)
+    assert "inner stage" not in result.text.partition("Settings")[0]
 
 
 def test_unknown_exact_value_and_single_replicate(tmp_path):
     problem = replace(nq.problems.synthetic(), exact=None)
     table = nq.compare(problem, budget=64, methods=["nmc", "nkq"], replicates=1, rng=0)
-    found, _ = page(tmp_path, comparison=table)
-    assert "–" in found.text
-    assert "nan" not in found.text
+    result, _ = page(tmp_path, comparison=table)
+    assert "–" in result.text
+    assert "nan" not in result.text
 
 
 def test_without_matplotlib_the_page_says_what_is_missing(tmp_path, results, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    found, _ = page(tmp_path, estimate=results[0], comparison=results[1])
-    assert found.images == []
-    assert "[plot]" in found.text
+    result, _ = page(tmp_path, estimate=results[0], comparison=results[1])
+    assert result.images == []
+    assert "[plot]" in result.text
 
 
 def test_nothing_to_report_is_an_error(tmp_path):

@@ -39,14 +39,14 @@ def test_the_error_at_a_time_is_the_last_that_is_known():
 
 def test_lead_of_a_race_that_is_known():
     one, other = race(1.0, 1.0, noise=0.0), race(1.0, 0.5, noise=0.0)
-    found = lead(one, other)
-    assert (found.since, found.until) == (1.0, 10.0)
-    assert found.final.value == pytest.approx(np.exp(5.0))
+    result = lead(one, other)
+    assert (result.since, result.until) == (1.0, 10.0)
+    assert result.final.value == pytest.approx(np.exp(5.0))
     # Between the ratios at the first and at the last iteration.
-    assert np.exp(0.5) < found.average.value < np.exp(5.0)
-    assert found.average.low <= found.average.value <= found.average.high
+    assert np.exp(0.5) < result.average.value < np.exp(5.0)
+    assert result.average.low <= result.average.value <= result.average.high
     back = lead(other, one)
-    assert back.average.value == pytest.approx(1.0 / found.average.value)
+    assert back.average.value == pytest.approx(1.0 / result.average.value)
 
 
 def test_equal_time_is_not_equal_iterations():
@@ -134,7 +134,7 @@ def test_a_run_is_an_optimisation_like_any_other():
     (series,) = (s for s in bayesopt.PARTS[0].series if s.name == "bo random")
     task = next(t for t in bayesopt.PARTS[0].tasks(Effort("quick")) if t.method == "bo random")
     task = type(task)("Ackley", task.method, task.goal, task.seed)
-    found = series.run(task, np.random.SeedSequence(7))
+    result = series.run(task, np.random.SeedSequence(7))
     function = Ackley(dim=2, negate=True)
     again = optimize(
         lambda x: function(torch.from_numpy(x)).numpy(),
@@ -144,11 +144,11 @@ def test_a_run_is_an_optimisation_like_any_other():
         acquisition="random",
         seed=int(np.random.SeedSequence(7).generate_state(1)[0]),
     )
-    assert found.value == again.best[-1]
-    assert found.evaluations == len(again)
+    assert result.value == again.best[-1]
+    assert result.evaluations == len(again)
     # The paper's NMSE; Ackley's maximum after the change of sign is 0.
-    assert found.error == pytest.approx((again.best[-1] / again.best[1]) ** 2)
-    trace = json.loads(found.trace)
+    assert result.error == pytest.approx((again.best[-1] / again.best[1]) ** 2)
+    trace = json.loads(result.trace)
     assert trace["error"][0] == 1.0
     assert trace["error"] == sorted(trace["error"], reverse=True)
     assert trace["wall"] == sorted(trace["wall"])

@@ -24,9 +24,9 @@ RNG = np.random.default_rng(5)
     ("r", "status"), [(1.0, "holds"), (0.6, "holds better"), (1.5, "does not hold")]
 )
 def test_exponent(r, status):
-    found = verdicts.exponent("claim", power_law(r), 1.0, "r = 1")
-    assert found.status == status
-    assert float(found.measured.removeprefix("r = ")) == pytest.approx(r, rel=0.05)
+    result = verdicts.exponent("claim", power_law(r), 1.0, "r = 1")
+    assert result.status == status
+    assert float(result.measured.removeprefix("r = ")) == pytest.approx(r, rel=0.05)
 
 
 def test_a_smaller_exponent_of_a_rival_is_no_praise():
@@ -81,17 +81,17 @@ def test_somewhere_needs_more_than_one_cell():
 
 def test_sensitivity_stands_beside_the_verdict():
     one, other = (verdicts.exponent("claim", power_law(r), 1.0, "") for r in (1.0, 1.5))
-    found = verdicts.with_sensitivity(one, "otherwise", other)
-    assert (found.claim, found.status) == ("claim", "holds")
-    assert found.sensitivity == f"otherwise: {other.measured} (does not hold)"
+    result = verdicts.with_sensitivity(one, "otherwise", other)
+    assert (result.claim, result.status) == ("claim", "holds")
+    assert result.sensitivity == f"otherwise: {other.measured} (does not hold)"
 
 
 def test_improvement_is_measured_at_the_largest_common_cost():
     ours, theirs = power_law(1.0, costs=(1e2, 1e3, 1e4)), power_law(1.0, scale=10.0, seed=1)
-    found = verdicts.improvement("", ours, theirs)
-    assert (found.status, found.met) == ("ours", None)
-    assert "smaller" in found.measured
-    assert "10,000" in found.reason
+    result = verdicts.improvement("", ours, theirs)
+    assert (result.status, result.met) == ("ours", None)
+    assert "smaller" in result.measured
+    assert "10,000" in result.reason
     assert "larger" in verdicts.improvement("", theirs, ours).measured
 
 
@@ -116,9 +116,9 @@ def test_ranking():
             "ours (auto)": 100,
         }.items()
     }
-    found = ranking("finance", 0.01, costs)
-    assert found.status == "holds"
-    assert "fewer still" in found.reason
+    result = ranking("finance", 0.01, costs)
+    assert result.status == "holds"
+    assert "fewer still" in result.reason
     assert ranking("finance", 0.01, costs, "NKQ (QMC)").status == "does not hold"  # beside NQMC
     worse = {**costs, "NKQ": Cost(5e4, "extrapolated")}
     assert ranking("finance", 0.01, worse).status == "does not hold"

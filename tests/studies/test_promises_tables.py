@@ -54,9 +54,9 @@ def test_ratio_has_the_spread_of_both_means():
         [Cell(tuple(runs("finance", "x", 1.0, s * rng.exponential(size=50))), 0.0) for s in (3, 2)]
         for _ in range(300)
     ]
-    found = np.array([ratio(*pair) for pair in many])
-    assert np.median(found[:, 0]) == pytest.approx(1.5, rel=0.03)
-    assert found[:, 1].mean() == pytest.approx(found[:, 0].std(), rel=0.15)
+    result = np.array([ratio(*pair) for pair in many])
+    assert np.median(result[:, 0]) == pytest.approx(1.5, rel=0.03)
+    assert result[:, 1].mean() == pytest.approx(result[:, 0].std(), rel=0.15)
 
 
 def test_errors_below_rounding_are_equal():
@@ -124,14 +124,14 @@ def test_a_promise_for_every_problem():
 
 
 def all_runs(auto_error):
-    found = []
+    results = []
     for problem in PROBLEMS:
         for budget in (1e3, 1e4, 1e5):
-            found += runs(problem, "auto", budget, [auto_error] * 10, 2.5 * auto_error)
+            results += runs(problem, "auto", budget, [auto_error] * 10, 2.5 * auto_error)
             for method in METHODS:
                 error = 1e-7 if method == "ckq" else 1e-3
-                found += runs(problem, method, budget, [error] * 4, error)
-    return found
+                results += runs(problem, method, budget, [error] * 4, error)
+    return results
 
 
 @pytest.mark.parametrize(

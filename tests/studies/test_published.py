@@ -47,9 +47,9 @@ def test_calls_on_one_asset_by_quadrature():
 
 
 def test_calls_on_twenty_assets_by_other_points():
-    found = [risk.calls_exact(20, 17, seed) for seed in (101, 102)]
+    results = [risk.calls_exact(20, 17, seed) for seed in (101, 102)]
     se = math.hypot(0.09 / math.sqrt(2), risk.CALLS_20_ERROR)
-    assert abs(np.mean(found) - risk.CALLS_20_EXACT) < 4 * se
+    assert abs(np.mean(results) - risk.CALLS_20_EXACT) < 4 * se
 
 
 def test_quantile_and_exceedance_of_the_straddle():
@@ -79,11 +79,11 @@ def test_error_of_nested_simulation_by_simulation():
     n, t, z = 25, 4_000, stats.norm.ppf(0.9)
     rng = np.random.default_rng(2)
     j = rng.normal(size=(400, t)) + 3.0 / math.sqrt(n) * rng.normal(size=(400, t))
-    found = np.sqrt(((np.quantile(j, 0.9, axis=1) - z) ** 2).mean())
+    result = np.sqrt(((np.quantile(j, 0.9, axis=1) - z) ** 2).mean())
     spread = math.sqrt(1 + 9 / n)
     variance = 0.09 * spread**2 / (t * stats.norm.pdf(z) ** 2)
-    assert found == pytest.approx(math.hypot((spread - 1) * z, math.sqrt(variance)), rel=0.02)
-    assert risk.nested_error(n * t, 0.9, 3.0) <= found * 1.02
+    assert result == pytest.approx(math.hypot((spread - 1) * z, math.sqrt(variance)), rel=0.02)
+    assert risk.nested_error(n * t, 0.9, 3.0) <= result * 1.02
 
 
 def test_two_options_by_quadrature():
@@ -102,9 +102,9 @@ def test_two_options_by_quadrature():
 )
 def test_decisions_agree_with_the_source_and_with_other_points(name, truth, printed, target):
     assert abs(truth[0] - printed) < 4 * math.hypot(truth[1], target)
-    found = np.array([decisions.regret_truth(name, 14, seed) for seed in range(100, 104)])
-    se = found.std(ddof=1) / 2
-    assert abs(found.mean() - truth[0]) < 6 * math.hypot(se, truth[1])
+    result = np.array([decisions.regret_truth(name, 14, seed) for seed in range(100, 104)])
+    se = result.std(ddof=1) / 2
+    assert abs(result.mean() - truth[0]) < 6 * math.hypot(se, truth[1])
 
 
 def test_chemotherapy_is_linear_in_x_with_all_its_mass():
@@ -134,8 +134,8 @@ def test_logistic_gain_by_other_nodes():
 
 
 def test_pharmacokinetic_gain_by_other_points_and_nodes():
-    found = np.array([information.pharmacokinetic_gain(8, s, nodes=13) for s in (100, 101, 102)])
-    assert abs(found.mean() - information.PHARMACOKINETIC[0]) < 0.03
+    result = np.array([information.pharmacokinetic_gain(8, s, nodes=13) for s in (100, 101, 102)])
+    assert abs(result.mean() - information.PHARMACOKINETIC[0]) < 0.03
 
 
 @pytest.mark.parametrize("name", list(cases()))

@@ -233,8 +233,8 @@ def test_ratios_are_what_they_are_called(ratio):
         "N=2T": n_inner == 2 * n_outer,
         "N=T²": n_inner == n_outer**2,
     }[ratio]
-    found = SERIES[f"nmc {ratio}"].run(Task("synthetic", "", 6, 0), np.random.SeedSequence(0))
-    assert found.evaluations == n_outer * n_inner
+    result = SERIES[f"nmc {ratio}"].run(Task("synthetic", "", 6, 0), np.random.SeedSequence(0))
+    assert result.evaluations == n_outer * n_inner
 
 
 def test_published_means_published():
@@ -247,8 +247,8 @@ def test_published_means_published():
 
 
 def test_a_run_is_an_estimate_like_any_other():
-    found = run_method(Task("finance", "auto", 500, 0), np.random.SeedSequence(3), "auto", 500)
+    result = run_method(Task("finance", "auto", 500, 0), np.random.SeedSequence(3), "auto", 500)
     again = nq.estimate(nq.problems.finance(), budget=500, rng=np.random.SeedSequence(3))
-    assert found.value == again.value
-    assert found.error == abs(again.value - again.exact)
-    assert found.evaluations == again.n_evaluations
+    assert result.value == again.value
+    assert result.error == abs(again.value - again.exact)
+    assert result.evaluations == again.n_evaluations
