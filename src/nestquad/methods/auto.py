@@ -406,7 +406,12 @@ class _TimedContest(_Contest):
         if plain.turn is None or self._is_early(plain):
             return None
         room = self.seconds if self.goal.half_width is None else self.cost(plain)
-        for method, design in self._planned(self._models(plain), first=True):
+        # Lattices are laid out for the size that they will have in the end.
+        plan, most = self._learning, float(self.goal.budget or np.inf)
+        final = plan.largest(lambda n: plan.seconds(n, 0, n), self.seconds, most)
+        timed = replace(self, goal=replace(self.goal, budget=max(final, 16)))
+        contest = timed if self.goal.half_width is None else self
+        for method, design in contest._planned(self._models(plain), first=True):
             n = design.n_evaluations
             takes = self._learning.seconds(n, 0, n)
             if method.name not in names and takes < _TIMING.pilot * room:
