@@ -360,8 +360,7 @@ class Timing:
         Evaluations of the first pilot, which shows what g costs.
     wide
         Factor of the half-width that a plain rule promises for a cheap g: its interval is wider
-        beside its error than that of a model. On six even problems at 1 s errors were smaller
-        with it for a g of .1 and 1 µs, and larger for one of .1 ms.
+        beside its error than that of a model. Chosen on two runs of six even problems.
     plain
         Share of the time left that the plain rule may use before a model is tried: its rate, and
         so its promise, show in a long pilot only.
