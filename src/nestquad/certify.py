@@ -20,7 +20,7 @@ from nestquad._notebook import pairs
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._threads import one_blas_thread
 from nestquad._typing import Array, RNGLike
-from nestquad.errors import InputError
+from nestquad.errors import InputError, OutsideDomainError
 from nestquad.estimate import as_budget, check_evaluation, validated
 from nestquad.evaluate import Evaluations, Evaluator, Store
 from nestquad.methods import Certificate, Goal, JointLattice, ModelOfJ
@@ -250,6 +250,9 @@ def certify(
     try:
         with one_blas_thread():
             check = _checked(base, evaluator, stream, budget)
+    except OutsideDomainError as error:
+        given = f"one at whose predictions f has no value: {error.problem}"
+        raise InputError("proxy", given, "J in the domain of f", "Bound the proxy.") from error
     finally:
         evaluator.close()
         if isinstance(show, Progress):

@@ -263,6 +263,8 @@ def test_other_arguments_are_refused_with_reasons():
 
     with pytest.raises(nq.InputError, match="control"):
         nq.certify(linear(), proxy, budget=600, control=3)
+    with pytest.raises(nq.InputError, match=r"no value.*domain of f. Bound the proxy"):
+        nq.certify(linear(np.log), proxy, budget=600)
     with pytest.raises(nq.InputError, match="512"):
         nq.certify(linear(), proxy, budget=100)
     sampled = nq.Sampler(lambda n, rng: rng.standard_normal((n, 1)), dim=1)

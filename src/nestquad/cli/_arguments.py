@@ -226,7 +226,7 @@ def _look_up(module: ModuleType, name: str, path: Path, kind: Any, kinds: str) -
     candidates = [
         key
         for key, value in vars(module).items()
-        if isinstance(value, kind)
+        if (isinstance(value, kind) and not (key.startswith("__") or inspect.ismodule(value)))
         or (inspect.isfunction(value) and value.__module__ == module.__name__)
     ]
     if candidates:
