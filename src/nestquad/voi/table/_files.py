@@ -299,8 +299,8 @@ def _clean_region(name: str, kind: str, region: Region) -> Cleaned:
     table = clean(name, region.frame, kind, region)
     if "" in table.frame.columns or any(p.column == "" and p.row for p in table.problems):
         letter = region.letters.get("", "") or list(region.frame.columns).index("") + 1
-        error = InputError(name, f"column {letter} without a name", "a name above each column")
-        return Cleaned.refused(name, error)
+        unnamed = InputError(name, f"column {letter} without a name", "a name above each column")
+        return Cleaned.refused(name, unnamed)
     if table.frame.size:
         table.frame.attrs["notes"] = (*region.notes, *table.notes)
     return table
