@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import nestquad as nq
 from nestquad.cli._arguments import Command, add_output, new_file, number, progress, wrote
 from nestquad.pages import money, percent, span
-from nestquad.voi.report import (
+from nestquad.voi import (
     Analysis,
     Audience,
     Study,

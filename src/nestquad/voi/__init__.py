@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from nestquad.voi.model import Model
-from nestquad.voi.report import (
-    Analysis,
-    Audience,
-    Study,
-    analyze,
+from nestquad.voi.report._analysis import Analysis, Audience, Study, analyze
+from nestquad.voi.report._figures import (
     plot_ceac,
     plot_convergence,
     plot_enbs,
@@ -17,6 +14,8 @@ from nestquad.voi.report import (
     plot_loss,
     plot_plane,
     plot_rank,
+)
+from nestquad.voi.report._report import (
     save_voi_figures,
     write_voi_document,
     write_voi_report,

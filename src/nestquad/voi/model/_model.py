@@ -408,23 +408,13 @@ def _summary(means: Array) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class TableSettings:
-    """Runs of a model in tables for regression.
+    """Runs of a model in tables for regression."""
 
-    Attributes
-    ----------
-    pilot
-        Runs of the first table towards a tolerance or a time.
-    default
-        Runs where neither a budget nor a tolerance nor a time is given.
-    most
-        Upper limit without a budget.
-    reserve
-        Factor on the runs that the square-root law asks for, so that the next table is the last.
-    """
-
+    # Runs of the first table towards a tolerance or a time, of a table without either, and at most.
     pilot: int = 1_000
     default: int = 10_000
     most: int = 200_000
+    # Factor on the runs that the square-root law asks for, so that the next table is the last.
     reserve: float = 1.2
 
 

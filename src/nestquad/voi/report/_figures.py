@@ -65,15 +65,9 @@ def _looks(known: Outputs) -> list[tuple[MethodStyle, str]]:
 
 
 def plot_plane(outputs: Any, ax: Any = None, *, reference: str | None = None) -> Any:
-    """Draw the cost-effectiveness plane: incremental effects and costs, and their means.
+    """Draw the cost-effectiveness plane of costs and effects, against a reference option.
 
-    Parameters
-    ----------
-    outputs
-        Costs and effects, as in `evpi`. The first willingness to pay is drawn as a line: draws
-        below it favor the option.
-    reference
-        The option that others are compared with; default: the first.
+    The first willingness to pay is drawn as a line: draws below it favor the option.
     """
     known = as_outputs(outputs)
     if known.net_benefit is not None:
@@ -140,13 +134,7 @@ def _by_option(known: Outputs, table: pd.DataFrame, value: str, ax: Any, **limit
 
 
 def plot_frontier(outputs: Any, ax: Any = None) -> Any:
-    """Draw mean costs and effects of the options, and the efficiency frontier.
-
-    Parameters
-    ----------
-    outputs
-        Costs and effects, as in `evpi`.
-    """
+    """Draw mean costs and effects of the options, and the efficiency frontier."""
     known = as_outputs(outputs)
     table, ax = icers(known), axes_or_new(ax)
     on = table[table.status == "frontier"]
@@ -170,17 +158,7 @@ def plot_evpi(
     mark: Any = None,
     heading: str = "Value of perfect information by willingness to pay",
 ) -> Any:
-    """Draw EVPI, and EVPPI of the leading sets, by willingness to pay.
-
-    Parameters
-    ----------
-    evpi, evppi
-        Tables of `evpi` and `evppi` at several values of willingness to pay.
-    mark
-        A willingness to pay to mark.
-    heading
-        The title.
-    """
+    """Draw EVPI, and EVPPI of the leading sets, by willingness to pay, one of which is marked."""
     require("evpi", evpi, ("wtp", "evpi", "lower", "upper"), "voi.evpi")
     ax = axes_or_new(ax)
     ends = [_curve(ax, evpi, "wtp", "evpi", "EVPI", {"color": INK})]
@@ -217,12 +195,7 @@ def _curve(
 def plot_rank(evppi: pd.DataFrame, ax: Any = None, *, evpi: float | None = None) -> Any:
     """Draw the information rank: a bar for each set, longest first, with 95 % intervals.
 
-    Parameters
-    ----------
-    evppi
-        A table of `evppi`; of several values of willingness to pay, the first is drawn.
-    evpi
-        The value of knowing everything, for the title.
+    Of several values of willingness to pay, the first is drawn; `evpi` is for the title.
     """
     require("evppi", evppi, ("wtp", "evppi", "lower", "upper"), "voi.evppi")
     ax = axes_or_new(ax)
@@ -250,12 +223,7 @@ def plot_rank(evppi: pd.DataFrame, ax: Any = None, *, evpi: float | None = None)
 def plot_evsi(evsi: pd.DataFrame, ax: Any = None, *, evppi: float | None = None) -> Any:
     """Draw EVSI by the size of the study, one curve a willingness to pay.
 
-    Parameters
-    ----------
-    evsi
-        A table of `evsi`.
-    evppi
-        The value of knowing the study's parameters exactly, which no size exceeds.
+    `evppi` is the value of knowing the study's parameters exactly, which no size exceeds.
     """
     require("evsi", evsi, ("wtp", "evsi", "lower", "upper"), "voi.evsi")
     ax = axes_or_new(ax)

@@ -111,7 +111,9 @@ class _Gate:
         refused = self._refusal(scope, given)
         if refused is None:
             scope = {**scope, "path": f"/{path}", "raw_path": f"/{path}".encode()}
-        answer = self._app if refused is None else _page(message_page(refused[1]), refused[0])
+        answer = (
+            self._app if refused is None else HTMLResponse(message_page(refused[1]), refused[0])
+        )
         await answer(scope, receive, with_headers)
 
     def _refusal(self, scope: Scope, token: str) -> tuple[int, str] | None:
@@ -142,7 +144,7 @@ class _Routes:
         self.workspace = workspace
 
     def start(self, request: Request) -> Response:
-        return _page(start_page(self.workspace))
+        return HTMLResponse(start_page(self.workspace))
 
     def static(self, request: Request) -> Response:
         name = request.path_params["file"]
@@ -173,14 +175,14 @@ class _Routes:
         try:
             work = begin()
         except NestquadError as error:
-            return _page(start_page(self.workspace, str(error), given), 422)
+            return HTMLResponse(start_page(self.workspace, str(error), given), 422)
         work.wait(_PATIENCE)
         return RedirectResponse(f"analyses/{work.name}/", 303)
 
     def analysis(self, request: Request) -> Response:
         work = self._work(request)
         work.advance()
-        return _page(analysis_page(work))
+        return HTMLResponse(analysis_page(work))
 
     def state(self, request: Request) -> Response:
         work = self._work(request)
@@ -225,7 +227,7 @@ class _Routes:
         try:
             path = self._work(request).download(name, wtp)
         except NestquadError as error:
-            return _page(message_page(str(error)), 422)
+            return HTMLResponse(message_page(str(error)), 422)
         if path is None:
             raise HTTPException(404)
         shown = path.suffix == ".html" and "download" not in request.query_params
@@ -248,14 +250,10 @@ def _sent(form: Any) -> tuple[dict[str, tuple[str, Any]], dict[str, str]]:
     return {name: (file.filename or name, file.file) for name, file in files.items()}, fields
 
 
-def _page(html: str, status: int = 200) -> HTMLResponse:
-    return HTMLResponse(html, status)
-
-
 def _message(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     words = "There is no such page. It may have been removed." if status == 404 else str(error)
-    return _page(message_page(words), status)
+    return HTMLResponse(message_page(words), status)
 
 
 def start_page(
@@ -318,17 +316,7 @@ def example() -> tuple[dict[str, tuple[str, BinaryIO]], dict[str, Any]]:
 def serve(
     port: int = 0, *, open_browser: bool = True, say: Callable[[str], object] = print
 ) -> None:
-    """Serve the page until interrupted.
-
-    Parameters
-    ----------
-    port
-        Port on 127.0.0.1; 0 for a free one.
-    open_browser
-        Open the page.
-    say
-        Function that prints the address.
-    """
+    """Serve the page on 127.0.0.1 until interrupted; port 0 is a free one."""
     token = secrets.token_urlsafe(24)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         if os.name == "posix":  # elsewhere it would let others take the port

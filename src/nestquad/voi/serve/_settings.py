@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from nestquad.errors import InputError
-from nestquad.voi.report import Audience, Study
+from nestquad.voi.report._analysis import Audience, Study
 from nestquad.voi.table import (
     DISCOUNT,
     BinaryTrial,

@@ -14,32 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nestquad import voi
 from nestquad.errors import InputError
 from nestquad.result import plain
-from nestquad.voi.report import (
-    Analysis,
-    analyze,
-    save_voi_figures,
-    write_voi_document,
-    write_voi_report,
-    write_voi_workbook,
-)
 from nestquad.voi.serve._jobs import Report
 from nestquad.voi.serve._settings import Settings
-from nestquad.voi.table import (
-    KINDS,
-    Outputs,
-    Preview,
-    best_sizes,
-    evpi,
-    has_trees,
-    incremental,
-    input_table,
-    parameter_sets,
-    preview,
-    psa_summary,
-    read_csv,
-)
+from nestquad.voi.table import KINDS, has_trees, input_table, parameter_sets
 from nestquad.voi.table._evppi import Answer
 
 if TYPE_CHECKING:
@@ -102,10 +82,10 @@ def compute(folder: Path, report: Report) -> None:
         raise InputError("analysis", refused, "tables and values that can be used")
 
 
-def _analysis(folder: Path, settings: Settings, report: Report) -> Analysis:
+def _analysis(folder: Path, settings: Settings, report: Report) -> voi.Analysis:
     seen = _preview(folder, settings)
     outputs = seen.outputs(settings.wtp)
-    return analyze(
+    return voi.analyze(
         outputs,
         seen.parameters,
         dict(settings.groups),
@@ -127,8 +107,8 @@ def part_file(part: Mapping[str, Any], kind: str) -> str:
 
 
 def _parts(
-    folder: Path, settings: Settings, kind: str, outputs: Outputs
-) -> dict[str, tuple[float, Outputs]]:
+    folder: Path, settings: Settings, kind: str, outputs: voi.Outputs
+) -> dict[str, tuple[float, voi.Outputs]]:
     """Shares and outputs of scenarios or subgroups by name."""
     parts = {}
     for part in settings.parts:
@@ -136,10 +116,10 @@ def _parts(
             continue
         try:
             costs, effects = (
-                read_csv((name, (folder / part_file(part, table)).read_bytes()), table)
+                voi.read_csv((name, (folder / part_file(part, table)).read_bytes()), table)
                 for name, table in zip(part["files"], ("costs", "effects"), strict=True)
             )
-            known = Outputs(costs, effects, settings.wtp, as_given=settings.as_given)
+            known = voi.Outputs(costs, effects, settings.wtp, as_given=settings.as_given)
             if known.options != outputs.options or known.n_rows != outputs.n_rows:
                 raise InputError(
                     part["name"],
@@ -162,20 +142,22 @@ def write(folder: Path, name: str, wtp: float, report: Report) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as made:
         new = Path(made) / name
         if name == "report.html":
-            write_voi_report(new, analysis, **words, author=settings.author)
+            voi.write_voi_report(new, analysis, **words, author=settings.author)
         elif name == "tables.xlsx":
-            write_voi_workbook(new, analysis, currency=settings.currency, effect=settings.effect)
+            voi.write_voi_workbook(
+                new, analysis, currency=settings.currency, effect=settings.effect
+            )
         elif name == "report.docx":
-            write_voi_document(new, analysis, **words, author=settings.author)
+            voi.write_voi_document(new, analysis, **words, author=settings.author)
         else:
-            save_voi_figures(Path(made) / "drawn", analysis)
+            voi.save_voi_figures(Path(made) / "drawn", analysis)
             line = f"Figures at a willingness to pay of {settings.currency}{wtp:,.12g}\n"
             (Path(made) / "drawn" / "about.txt").write_text(line, encoding="utf-8")
             shutil.make_archive(str(new.with_suffix("")), "zip", Path(made) / "drawn")
         new.replace(folder / name)
 
 
-def _preview(folder: Path, settings: Settings) -> Preview:
+def _preview(folder: Path, settings: Settings) -> voi.Preview:
     """Tables by the names that the user knows."""
     sources = {}
     for kind in UPLOADS:
@@ -185,25 +167,25 @@ def _preview(folder: Path, settings: Settings) -> Preview:
             sources[kind] = (name, path.read_bytes())
     how: dict[str, Any] = {"wtp": settings.wtp, "as_given": settings.as_given}
     if "workbook" in sources:
-        seen = preview(sources["workbook"], columns=dict(settings.columns) or None, **how)
+        seen = voi.preview(sources["workbook"], columns=dict(settings.columns) or None, **how)
     else:
-        seen = preview(*(sources.get(kind) for kind in KINDS), **how)
+        seen = voi.preview(*(sources.get(kind) for kind in KINDS), **how)
     if settings.is_swapped and not any(problem.column for problem in seen.problems):
-        again = preview(seen.parameters, seen.effects, seen.costs, **how)
+        again = voi.preview(seen.parameters, seen.effects, seen.costs, **how)
         notes = (*seen.notes, "costs and effects exchanged by hand")
         seen = replace(again, notes=notes, files=seen.files, columns=seen.columns)
     if settings.match and _unmatched(seen):
         if sorted(settings.match) != sorted(map(str, seen.effects.columns)):
             raise InputError("match", ", ".join(settings.match), "every column of effects once")
         effects = seen.effects[list(settings.match)].set_axis(seen.costs.columns, axis=1)
-        again = preview(seen.parameters, seen.costs, effects, **how)
+        again = voi.preview(seen.parameters, seen.costs, effects, **how)
         pairs = zip(seen.costs.columns, settings.match, strict=True)
         said = f"options matched by hand: {', '.join(f'{c} with {e}' for c, e in pairs)}"
         seen = replace(again, notes=(*seen.notes, said), files=seen.files)
     return seen
 
 
-def _unmatched(seen: Preview) -> dict[str, list[str]] | None:
+def _unmatched(seen: voi.Preview) -> dict[str, list[str]] | None:
     """Names of options that a person has to match, where there is no other problem."""
     names = [list(map(str, table.columns)) for table in (seen.costs, seen.effects)]
     alone = len(seen.problems) == 1 and not seen.options and len(names[0]) == len(names[1]) > 1
@@ -243,11 +225,11 @@ class _Answers(dict[Any, list[Answer]]):
             file.write(json.dumps([key, rows]) + "\n")
 
 
-def _now(outputs: Outputs, settings: Settings) -> dict[str, Any]:
+def _now(outputs: voi.Outputs, settings: Settings) -> dict[str, Any]:
     """The decision on current information, by willingness to pay."""
     swept = outputs.at(settings.curve)
     shape = (len(swept.wtps), swept.n_options)
-    summary, perfect, gain = psa_summary(swept), evpi(swept), incremental(swept)
+    summary, perfect, gain = voi.psa_summary(swept), voi.evpi(swept), voi.incremental(swept)
     gains = gain[["inb", "lower", "upper"]].to_numpy().reshape(shape[0], shape[1] - 1, 3)
     rows = slice(None, None, max(outputs.n_rows // _MOST_DOTS, 1))
     return {
@@ -277,7 +259,7 @@ def _columns(table: pd.DataFrame, value: str) -> dict[str, Any]:
     return {**lists, "flags": ordered["flags"].tolist() if "flags" in ordered else []}
 
 
-def _results(analysis: Analysis, settings: Settings) -> dict[str, Any]:
+def _results(analysis: voi.Analysis, settings: Settings) -> dict[str, Any]:
     """EVPPI and EVSI by willingness to pay, for the page."""
     sets = [
         {
@@ -326,7 +308,7 @@ def _results(analysis: Analysis, settings: Settings) -> dict[str, Any]:
                     }
                     for n, part in sizes
                 ],
-                "best": best_sizes(costed).sort_values("wtp").to_dict("records"),
+                "best": voi.best_sizes(costed).sort_values("wtp").to_dict("records"),
             }
         )
     return content

@@ -1,6 +1,6 @@
 """Value of information from tables of a probabilistic sensitivity analysis, by regression."""
 
-from nestquad.voi.table._cells import one_line, pandas
+from nestquad.voi.table._cells import pandas
 from nestquad.voi.table._decision import (
     ceac,
     expected_loss,
@@ -20,7 +20,7 @@ from nestquad.voi.table._designs import (
     design_names,
 )
 from nestquad.voi.table._evppi import evpi, evppi, parameter_sets
-from nestquad.voi.table._evsi import evsi, read_sizes, study_sizes
+from nestquad.voi.table._evsi import evsi, study_sizes
 from nestquad.voi.table._files import KINDS, Preview, preview, read_csv, read_workbook
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._population import (
@@ -31,7 +31,6 @@ from nestquad.voi.table._population import (
     people,
     population,
     require,
-    ungrouped,
 )
 from nestquad.voi.table._scope import ENOUGH, convergence, implementation, scenarios, subgroups
 from nestquad.voi.table._second_opinion import has_trees
@@ -43,6 +42,6 @@ __all__ = [
     "as_design", "design_names", "as_outputs", "best_sizes", "ceac", "convergence", "enbs",
     "evpi", "evppi", "evsi", "expected_loss", "has_trees", "icers", "implementation",
     "incremental", "input_table", "pandas", "parameter_sets", "people", "population", "preview",
-    "one_line", "psa_summary", "read_csv", "read_sizes", "read_workbook", "require", "scenarios",
-    "study_sizes", "subgroups", "ungrouped", "wtp_grid",
+    "psa_summary", "read_csv", "read_workbook", "require", "scenarios", "study_sizes", "subgroups",
+    "wtp_grid",
 ]  # fmt: skip

@@ -24,37 +24,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LayoutSettings:
-    """Numbers by which the table of a sheet is recognized, chosen on the workbooks of the tests.
+    """Numbers by which the table of a sheet is recognized, chosen on the workbooks of the tests."""
 
-    Attributes
-    ----------
-    header_lines
-        First lines of a text among which its header is.
-    title_lines
-        Lines of titles that may stand above the header.
-    name_lines
-        Lines of names: units and titles of blocks may stand above the header.
-    summary_rows
-        Rows at either end that may be summaries: mean, standard deviation, quantiles.
-    quantiles
-        Levels of quantiles that are recognized without a label.
-    equal
-        Relative difference below which a cell equals a mean or a total; formulas are exact to
-        1e-12.
-    sharp
-        Share of a standard deviation below which rounding leaves a mean recognizable: of two
-        columns, one draw in 4,000 is as near.
-    quoted
-        Cells outside the table that a note quotes.
-    """
-
+    # First lines of a text with its header, and lines of titles above it.
     header_lines: int = 60
     title_lines: int = 20
+    # Lines of names: units and titles of blocks may stand above the header.
     name_lines: int = 3
+    # Rows at either end that may be summaries, and quantiles that are known without a label.
     summary_rows: int = 10
     quantiles: tuple[float, ...] = (0.5, 0.025, 0.975)
+    # Relative difference below which a cell equals a mean or a total; formulas are exact to 1e-12.
     equal: float = 1e-6
+    # Share of a standard deviation below which rounding leaves a mean recognizable: of two columns,
+    # one draw in 4,000 is as near.
     sharp: float = 0.02
+    # Cells outside the table that a note quotes.
     quoted: int = 4
 
 
@@ -84,24 +69,11 @@ def pandas() -> Any:
 
 @dataclass(frozen=True)
 class Region:
-    """A table as it stands in a file.
+    """A table as it stands in a file or on a sheet.
 
-    Attributes
-    ----------
-    frame
-        Cells below the header, named by it.
-    lines
-        Line of each row in the file or sheet, from 1.
-    header
-        Line of the header.
-    letters
-        Letters of the columns by name; empty for text files.
-    notes
-        Descriptions of the cells and rows that are left out.
-    decimal
-        Decimal mark of the file; "" where no cell shows it.
-    is_hidden
-        Whether the sheet is hidden.
+    Cells below the header, the line of each row from 1, the line of the header, letters of columns
+    by name (of sheets), notes on cells and rows that are left out, and the decimal mark, "" where
+    no cell shows it.
     """
 
     frame: pd.DataFrame

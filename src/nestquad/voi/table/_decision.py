@@ -23,20 +23,21 @@ def psa_summary(outputs: Any) -> pd.DataFrame:
     (where given), net_benefit, se, and probability of being the best.
     """
     known = as_outputs(outputs)
-    rows = []
-    for k, benefits in zip(known.wtps, known.net_benefits(), strict=True):
-        shares = _shares(benefits)
-        for d, option in enumerate(known.options):
-            row: dict[str, Any] = {"wtp": k, "option": option}
-            if known.net_benefit is None:
-                row |= {"cost": known.costs[:, d].mean(), "effect": known.effects[:, d].mean()}
-            row |= {
-                "net_benefit": benefits[:, d].mean(),
-                "se": benefits[:, d].std(ddof=1) / np.sqrt(known.n_rows),
-                "probability": shares[d],
-            }
-            rows.append(row)
-    return pandas().DataFrame(rows)
+    benefits = known.net_benefits()
+    columns: dict[str, Array] = {}
+    if known.net_benefit is None:
+        columns = {"cost": known.costs.mean(axis=0), "effect": known.effects.mean(axis=0)}
+    columns |= {"net_benefit": benefits.mean(axis=1)}
+    columns |= {"se": benefits.std(axis=1, ddof=1) / np.sqrt(known.n_rows)}
+    return _by_option(known, **columns, probability=_shares(benefits))
+
+
+def _by_option(known: Outputs, **columns: Any) -> pd.DataFrame:
+    """Table with a row for each willingness to pay and option, from arrays (D,) or (W, D)."""
+    shape = (len(known.wtps), known.n_options)
+    keys = {"wtp": np.repeat(known.wtps, shape[1]), "option": [*known.options] * shape[0]}
+    filled = {name: np.broadcast_to(values, shape).ravel() for name, values in columns.items()}
+    return pandas().DataFrame({**keys, **filled})
 
 
 def incremental(outputs: Any, reference: str | None = None) -> pd.DataFrame:
@@ -59,27 +60,31 @@ def incremental(outputs: Any, reference: str | None = None) -> pd.DataFrame:
     """
     known = as_outputs(outputs)
     base = known.reference(reference)
-    name = known.options[base]
-    rows = []
-    for k, benefits in zip(known.wtps, known.net_benefits(), strict=True):
-        for d, option in enumerate(known.options):
-            if d == base:
-                continue
-            row: dict[str, Any] = {"wtp": k, "option": option, "against": name}
-            if known.net_benefit is None:
-                for what, table in (("cost", known.costs), ("effect", known.effects)):
-                    row[what] = float((table[:, d] - table[:, base]).mean())
-            gain = benefits[:, d] - benefits[:, base]
-            better = float(np.mean(gain > 0) + np.mean(gain == 0) / 2)
-            size = float(np.abs(benefits).mean())
-            rows.append({**row, **mean_row("inb", gain, size), "probability": better})
-    return pandas().DataFrame(rows)
+    columns: dict[str, Any] = {"against": known.options[base]}
+    if known.net_benefit is None:
+        for what, table in (("cost", known.costs), ("effect", known.effects)):
+            columns[what] = (table - table[:, base : base + 1]).mean(axis=0)
+    benefits = known.net_benefits()
+    gains = benefits - benefits[:, :, base : base + 1]
+    better = (gains > 0).mean(axis=1) + (gains == 0).mean(axis=1) / 2
+    columns |= mean_row("inb", gains.swapaxes(1, 2), _sizes(benefits))
+    table = _by_option(known, **columns, probability=better)
+    others: pd.DataFrame = table[table["option"] != known.options[base]]
+    return others.reset_index(drop=True)
 
 
-def mean_row(name: str, values: Array, size: float) -> dict[str, float]:
-    """A mean with standard error and 95 % interval; `size` is that of the numbers subtracted."""
-    mean, se = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
-    se = 0.0 if se < 1e-12 * size else se  # a constant difference leaves rounding errors
+def _sizes(benefits: Array) -> Array:
+    """Mean size of net benefits (W, n, D) at each willingness to pay, (W, 1)."""
+    return np.asarray(np.abs(benefits).mean(axis=(1, 2)))[:, None]
+
+
+def mean_row(name: str, values: Array, size: Any) -> dict[str, Any]:
+    """Means over the last axis with standard errors and 95 % intervals.
+
+    `size` is that of the numbers subtracted.
+    """
+    mean, se = values.mean(axis=-1), values.std(axis=-1, ddof=1) / np.sqrt(values.shape[-1])
+    se = np.where(se < 1e-12 * size, 0.0, se)  # a constant difference leaves rounding errors
     half = NORMAL_95 * se
     return {name: mean, "se": se, "lower": mean - half, "upper": mean + half}
 
@@ -131,13 +136,9 @@ def expected_loss(outputs: Any, wtp: Any = None) -> pd.DataFrame:
     """
     known = as_outputs(outputs)
     known = known if wtp is None else known.at(wtp)
-    rows = []
-    for k, benefits in zip(known.wtps, known.net_benefits(), strict=True):
-        losses = benefits.max(axis=1, keepdims=True) - benefits
-        size = float(np.abs(benefits).mean())
-        for option, loss in zip(known.options, losses.T, strict=True):
-            rows.append({"wtp": k, "option": option, **mean_row("loss", loss, size)})
-    return pandas().DataFrame(rows)
+    benefits = known.net_benefits()
+    losses = benefits.max(axis=2, keepdims=True) - benefits
+    return _by_option(known, **mean_row("loss", losses.swapaxes(1, 2), _sizes(benefits)))
 
 
 def _with_effects(outputs: Any) -> Outputs:
@@ -170,14 +171,10 @@ def ceac(outputs: Any, wtp: Any = None) -> pd.DataFrame:
     """
     known = _with_effects(outputs)
     swept = known.at(wtp_grid(known, 101) if wtp is None else wtp)
-    rows = []
-    for k, benefits in zip(swept.wtps, swept.net_benefits(), strict=True):
-        shares, best = _shares(benefits), int(benefits.mean(axis=0).argmax())
-        for d, option in enumerate(swept.options):
-            rows.append(
-                {"wtp": k, "option": option, "probability": shares[d], "frontier": d == best}
-            )
-    return pandas().DataFrame(rows)
+    benefits = swept.net_benefits()
+    best = benefits.mean(axis=1).argmax(axis=1)
+    on_frontier = np.arange(swept.n_options) == best[:, None]
+    return _by_option(swept, probability=_shares(benefits), frontier=on_frontier)
 
 
 def wtp_grid(outputs: Outputs, count: int) -> Array:
@@ -187,7 +184,7 @@ def wtp_grid(outputs: Outputs, count: int) -> Array:
 
 
 def _shares(benefits: Array) -> Array:
-    """How often each option is the best, ties shared."""
-    best = benefits == benefits.max(axis=1, keepdims=True)
-    shares: Array = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
+    """Share of draws (W, D) in which each option is the best, ties shared."""
+    best = benefits == benefits.max(axis=2, keepdims=True)
+    shares: Array = (best / best.sum(axis=2, keepdims=True)).mean(axis=1)
     return shares

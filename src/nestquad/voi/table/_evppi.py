@@ -27,45 +27,31 @@ if TYPE_CHECKING:
 class EvppiSettings:
     """Levels of the tests behind flags, and sizes of samples.
 
-    Attributes
-    ----------
-    distinguished
-        Standard errors of the gain in held-out rows for a value above 0: a one-sided 5 % test.
-    misfit
-        Standard errors of the mean held-out residual for a misfit: a two-sided 1 % test.
-    ahead, neighbors
-        Level of the one-sided tests of boosted trees against the splines, and of residuals of
-        neighbors. With `misfit`, at most 2 % of correct fits are flagged.
-    seen
-        Standard errors of the gain of boosted trees for a value above 0: a one-sided 1 % test.
-    least_miss
-        Share of a standard error below which a misfit does not matter.
-    miss_factor
-        Factor by which a misfit of chosen options widens the interval for all options.
-    draws, fewer_draws, many_rows
-        Posterior draws, and their number for tables of more than `many_rows` rows.
-    few_rows, few_rows_each
-        Rows below which a table is flagged: in all, and for each parameter of a set.
-    noise
-        Share of a standard error below which differences between sets are noise.
-
-    Notes
-    -----
     Chosen on even seeds of ``python -m studies promises`` (voi, voi_sets).
     """
 
+    # Standard errors of the gain in held-out rows for a value above 0: a one-sided 5 % test.
     distinguished: float = 1.645
+    # Standard errors of the mean held-out residual for a misfit: a two-sided 1 % test.
     misfit: float = 2.576
+    # Levels of the one-sided tests of boosted trees against the splines, and of residuals of
+    # neighbors: with `misfit`, at most 2 % of correct fits are flagged.
     ahead: float = 0.001
     neighbors: float = 0.001
+    # Standard errors of the gain of boosted trees for a value above 0: a one-sided 1 % test.
     seen: float = 2.326
+    # Share of a standard error below which a misfit does not matter, and the factor by which a
+    # misfit of chosen options widens the interval for all options.
     least_miss: float = 0.25
     miss_factor: float = 2.0
+    # Posterior draws, and their number for tables of more than `many_rows` rows.
     draws: int = 200
     fewer_draws: int = 100
     many_rows: int = 5_000
+    # Rows below which a table is flagged: in all, and for each parameter of a set.
     few_rows: int = 300
     few_rows_each: int = 100
+    # Share of a standard error below which differences between sets are noise.
     noise: float = 0.25
 
 

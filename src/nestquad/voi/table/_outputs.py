@@ -68,18 +68,10 @@ class Outputs:
     def __post_init__(self) -> None:
         parts = [name for name in ("costs", "effects", "wtp") if getattr(self, name) is not None]
         given = " and ".join(parts)
-        if self.net_benefit is None and len(parts) < 3:
-            raise InputError(
-                "outputs",
-                given or "nothing",
-                "costs, effects and wtp together, or net_benefit alone",
-            )
-        if self.net_benefit is not None and parts:
-            raise InputError(
-                "outputs",
-                f"net_benefit and {given}",
-                "either net_benefit, or costs, effects and wtp",
-            )
+        if len(parts) != (3 if self.net_benefit is None else 0):
+            given = f"net_benefit and {given}" if self.net_benefit is not None else given
+            expected = "either costs, effects and wtp together, or net_benefit alone"
+            raise InputError("outputs", given or "nothing", expected)
         tables = ("costs", "effects") if self.net_benefit is None else ("net_benefit",)
         frames = {n: clean(n, getattr(self, n), n).usable() for n in tables}
         notes = [f"{n}: {note}" for n, frame in frames.items() for note in frame.attrs["notes"]]
@@ -104,7 +96,8 @@ class Outputs:
         if len(frames) > 1 and not self.as_given:
             _check_swapped(frames["costs"], frames["effects"], _wtp(self.wtp))
         width = widths.popitem()[1]
-        options = _names(self.options)
+        expected = "a name for each option: ('usual', 'new')"
+        options = tuple(map(one_line, listed("options", self.options or (), expected)))
         if not options:
             options = tuple(map(str, next(iter(frames.values())).columns))
             if len(frames) > 1:
@@ -310,15 +303,6 @@ def _check_swapped(costs: pd.DataFrame, effects: pd.DataFrame, wtp: Array) -> No
     if apart > _APART and exchanged < apart - _NEARER and means[1] > means[0]:
         near = [f"{x:,.0f}" if x >= 100 else f"{x:.3g}" for x in means]
         raise _swapped(f"costs near {near[0]} and effects near {near[1]}")
-
-
-def _names(options: Any) -> tuple[str, ...]:
-    """Names of options; none for None."""
-    if options is None:
-        return ()
-    return tuple(
-        map(one_line, listed("options", options, "a name for each option: ('usual', 'new')"))
-    )
 
 
 def _wtp(wtp: ArrayLike) -> Array:

@@ -30,58 +30,41 @@ from nestquad.voi.table._limits import MOST_NUMBERS
 class RegressionSettings:
     """Basis, prior and search of the regression.
 
-    Attributes
-    ----------
-    folds
-        Parts of the table for cross-fitting.
-    floor
-        Least prior variance of a straight line in posterior draws, in squared standard errors of
-        its coefficient: a line whose fitted variance is zero keeps an uncertainty.
-    chunk
-        Posterior draws that are evaluated together.
-    held_out_tolerance
-        Gain of log likelihood at which fits to four fifths of the rows stop; they start at the
-        fit to all rows and decide on flags only.
-    bins
-        Knots of the cubic-spline kernel of a parameter.
-    sizes
-        Curves of one parameter, and the largest sum of indices in a product of two, by size of
-        the set; `wide_sizes` up to `pairs` parameters, `widest_sizes` beyond.
-    quadruples, triples, pairs
-        Largest sets with products of four, of three and of two straight lines; C(8, 4) = 70
-        columns.
-    penalty
-        Gain of log likelihood required of a parameter before it enters.
-    start
-        Scales of lines, curves, products and noise where the search begins.
-    scale_bounds, product_bounds, noise_bounds
-        Bounds of variances, relative to the variance of the output.
-    steps
-        Most steps of the search.
-
-    Notes
-    -----
     Chosen on even seeds of ``python -m studies promises`` (voi).
     """
 
+    # Parts of the table for cross-fitting.
     folds: int = 5
+    # Least prior variance of a straight line in posterior draws, in squared standard errors of its
+    # coefficient: a line whose fitted variance is zero keeps an uncertainty.
     floor: float = 4.0
+    # Posterior draws that are evaluated together.
     chunk: int = 20
+    # Gain of log likelihood at which fits to four fifths of the rows stop; they start at the fit to
+    # all rows and decide on flags only.
     held_out_tolerance: float = 1e-2
+    # Knots of the cubic-spline kernel of a parameter.
     bins: int = 100
+    # Curves of one parameter, and the largest sum of indices in a product of two, by size of the
+    # set; `wide_sizes` up to `pairs` parameters, `widest_sizes` beyond.
     sizes: tuple[tuple[int, int], ...] = (
         (20, 0), (20, 8), (15, 6), (12, 4), (10, 4), (9, 3), (8, 2), (7, 2), (7, 2), (6, 1),
     )  # fmt: skip
     wide_sizes: tuple[int, int] = (5, 0)
     widest_sizes: tuple[int, int] = (4, -1)
+    # Largest sets with products of four, three and two straight lines; C(8, 4) = 70 columns.
     quadruples: int = 8
     triples: int = 10
     pairs: int = 20
+    # Gain of log likelihood required of a parameter before it enters.
     penalty: float = 5.0
+    # Scales of lines, curves, products and noise where the search begins.
     start: tuple[float, float, float, float] = (0.1, 0.03, 0.3, 0.7)
+    # Bounds of variances, relative to the variance of the output.
     scale_bounds: tuple[float, float] = (1e-9, 1e2)
     product_bounds: tuple[float, float] = (1e-4, 10.0)
     noise_bounds: tuple[float, float] = (1e-8, float(np.exp(0.5)))
+    # Most steps of the search.
     steps: int = 200
 
 
@@ -94,16 +77,8 @@ _PRODUCTS = 3
 class Regression:
     """Conditional means of the outputs given the parameters, at the rows of the table.
 
-    Attributes
-    ----------
-    fitted
-        Conditional means (n, q) by all rows.
-    held_out
-        The same by the other four fifths of the rows.
-    held_out_means
-        Means of the outputs over the same four fifths.
-    fold
-        The fifth of each row (n,).
+    `fitted` (n, q) is by all rows, `held_out` by the other four fifths of them, over which
+    `held_out_means` are the means of the outputs; `fold` (n,) is the fifth of each row.
     """
 
     outputs: Array
@@ -356,18 +331,10 @@ class Moments:
 
 @dataclass(frozen=True)
 class Fit:
-    """Posterior of the coefficients of one output, in its own units.
+    """Posterior means (p,) of the coefficients of one output, in its own units.
 
-    Attributes
-    ----------
-    coefficients
-        Posterior means (p,).
-    logs
-        Logarithms of the fitted scales, the noise last: a warm start for a similar fit.
-    prior, noise
-        Prior variances (p,) and noise variance for the output scaled to unit variance.
-    scale
-        Standard deviation of the output.
+    `logs` of the fitted scales, the noise last, start a similar fit; `prior` (p,) and `noise` are
+    variances for the output scaled to unit variance, and `scale` is its standard deviation.
     """
 
     coefficients: Array

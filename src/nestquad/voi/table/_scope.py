@@ -251,7 +251,7 @@ def implementation(outputs: Any, shares: Mapping[str, float]) -> pd.DataFrame:
 
 def _mean_row(gain: Array) -> dict[str, float]:
     """Mean of a gain that is not negative, with standard error and 95 % interval."""
-    row = mean_row("value", gain, float(np.abs(gain).mean()))
+    row = {k: float(v) for k, v in mean_row("value", gain, np.abs(gain).mean()).items()}
     return {**row, "lower": max(row["lower"], 0.0)}
 
 
