@@ -187,9 +187,10 @@ class TailSampling(Method[RiskState]):
             return self.memory.plan(goal, 0 if last is None else last.design.n_evaluations)
         if last is not None and last.state.n_replayed:
             if goal.budget is not None:
-                goal = replace(goal, budget=goal.budget - last.state.n_replayed)
-                if goal.budget < SETTINGS.fewest:
+                rest = goal.budget - last.state.n_replayed
+                if rest < SETTINGS.fewest:
                     return None
+                goal = replace(goal, budget=rest)
             last = last if isinstance(last.design, LearnedDesign) else None
         # Where time is limited, as towards a tolerance, there is an answer with a bar at each size.
         hurried = goal.seconds is not None
