@@ -9,8 +9,7 @@ from scipy.stats import norm
 
 from nestquad.methods.learned import Pairs
 from nestquad.risk._distribution import LossDistribution
-from nestquad.risk._law import LawOfJ
-from nestquad.risk._scatter import Atom
+from nestquad.risk._law import Atom, LawOfJ
 from nestquad.risk._targets import Targets
 
 

@@ -1,11 +1,9 @@
 """Risk: value at risk, expected shortfall, exceedance and exposure of J(θ) = E[loss | θ]."""
 
-from nestquad.risk._contributions import Contributions
+from nestquad.risk._contributions import Contributions, Greeks
 from nestquad.risk._distribution import LossDistribution
 from nestquad.risk._exposure import Exposure
-from nestquad.risk._forecast import Forecast
-from nestquad.risk._greeks import Greeks
-from nestquad.risk._measure import forecast, measure
+from nestquad.risk._measure import Forecast, forecast, measure
 from nestquad.risk._report import Incremental, RiskReport
 from nestquad.risk._stresses import Stress
 from nestquad.risk._table import from_table

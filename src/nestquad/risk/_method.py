@@ -186,8 +186,11 @@ class TailSampling(Method[RiskState]):
         if self.memory is not None and (last is None or last.state.helps):
             return self.memory.plan(goal, 0 if last is None else last.design.n_evaluations)
         if last is not None and last.state.n_replayed:
-            spent = last.state.n_replayed
-            goal = replace(goal, budget=None if goal.budget is None else goal.budget - spent)
+            if goal.budget is not None:
+                rest = goal.budget - last.state.n_replayed
+                if rest < SETTINGS.fewest:
+                    return None
+                goal = replace(goal, budget=rest)
             last = last if isinstance(last.design, LearnedDesign) else None
         # Where time is limited, as towards a tolerance, there is an answer with a bar at each size.
         hurried = goal.seconds is not None
