@@ -111,7 +111,7 @@ def regret(first: int, last: int, budget: int) -> None:
     for seed in range(first, last, 2):
         kind, experiment, bounds, gain = draw(seed)
         started = time.process_time()
-        best = design.optimize(experiment, bounds, budget=budget, rng=seed, simulations=8192)
+        best = design.optimize(experiment, bounds, budget=budget, rng=seed, simulations=16_384)
         seconds = time.process_time() - started
         lost = max(optimum(gain, bounds, seed) - gain(best.design), 0.0)
         rows.setdefault(kind, []).append((lost, best.regret, seconds))
