@@ -44,8 +44,8 @@ def use_clock(source: Callable[[], float]) -> Iterator[None]:
 
 @contextmanager
 def time_limit(at: float) -> Iterator[None]:
-    """Let `tick` raise after `now` has passed `at`, or an earlier limit, in this thread."""
-    token = _limit.set(min(at, _limit.get()))
+    """Let `tick` raise after `now` has passed `at`, in this thread."""
+    token = _limit.set(at)
     try:
         yield
     finally:
@@ -131,7 +131,7 @@ class AnalysisCost:
     """Seconds of a turn: fixed + a d n + b d n m for its analysis, and c (n + m) for evaluating g.
 
     A model is fitted to n points in d coordinates and compared with g at m fresh ones, each by a
-    sum over all n points. Plain rules have no such terms: their analysis is a part of c.
+    sum over all n points.
 
     Attributes
     ----------
@@ -215,7 +215,7 @@ class TimePlan:
     def affordable(self, left: float) -> float:
         """Evaluations in turns of one fit each that end within the time left."""
         each = self.factor * self.cost.point * self.dim + self.seconds_of_g
-        return max(left, 0.0) / max(each, 1e-12)
+        return max(left, 0.0) / each
 
     def fits(self, seconds: float, left: float) -> bool:
         """Whether a turn of predicted seconds ends within the time left."""

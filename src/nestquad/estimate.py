@@ -17,7 +17,7 @@ from nestquad._log import log_answer, log_choice, log_start, log_turn
 from nestquad._progress import Progress, ProgressLike, Running, as_progress, duration
 from nestquad._threads import one_blas_thread
 from nestquad._typing import Array, RNGLike
-from nestquad.clock import Lateness, time_limit
+from nestquad.clock import Lateness, TimePlan, time_limit
 from nestquad.errors import EvaluationError, InputError, NestquadWarning
 from nestquad.evaluate import (
     Design,
@@ -28,7 +28,6 @@ from nestquad.evaluate import (
     call_f,
 )
 from nestquad.methods import (
-    Candidate,
     Certificate,
     Goal,
     LearnedMethod,
@@ -36,7 +35,10 @@ from nestquad.methods import (
     Turn,
     as_method,
     as_repeated,
+    budget_in_time,
+    correct_plan,
     model_of,
+    start_plan,
 )
 from nestquad.points import Given, Stream
 from nestquad.problem import NestedExpectation
@@ -384,7 +386,8 @@ class Loop:
     limit: float = np.inf
     started: float = field(default_factory=clock.now)
     forecast: str = ""
-    learner: Candidate | None = None
+    time: TimePlan | None = None
+    _before: Turn[Any] | None = None
     _half: Array = field(default_factory=lambda: np.asarray(np.inf))
     _trace: list[Step] = field(default_factory=list)
     _aimed: bool = field(init=False)
@@ -480,10 +483,12 @@ class Loop:
         if not alone or not isinstance(self.method, LearnedMethod) or self.last is None:
             return self.goal
         problem, each = self.evaluator.problem, self.evaluator.seconds_per_evaluation
-        known = self.learner or Candidate(self.method)
-        self.learner = known.after(problem, self.last, seconds, each)
-        most = float(self.goal.budget or np.inf)
-        budget = self.learner.budget_in_time(problem, self.goal.seconds or 0.0, most)
+        plan = replace(self.time or start_plan(problem, self.last, each), seconds_of_g=each)
+        before = None if self.time is None else self._before
+        self.time = correct_plan(plan, self.last, before, seconds)
+        self._before = self.last
+        left, most = self.goal.seconds or 0.0, float(self.goal.budget or np.inf)
+        budget = budget_in_time(self.time, problem, self.last, left, most)
         return replace(self.goal, budget=budget, adaptive=False)
 
     def _forecast(self, design: Design, seconds: float) -> str:

@@ -16,7 +16,6 @@ from nestquad.regression import (
     fit_terms,
     grow_polynomial,
     higher_terms,
-    refit_by_groups,
     regress,
     regress_log,
     total_degree_terms,
@@ -150,50 +149,20 @@ def test_scores_of_a_normal_law_that_is_written_in_uniforms():
     assert choose_scores(values, u, groups) == ("normal", "uniform")
 
 
-def noisy_model(n=256):
-    u = sobol(n, 2)
+def test_perturbations_have_the_sandwich_covariance():
+    rng = np.random.default_rng(0)
+    u = sobol(256, 2)
     table = ScoreTable(u, ["uniform", "uniform"])
-    values = u[:, 0] + np.random.default_rng(0).normal(size=n) * (1 + u[:, 0])
-    return values, table, regress(values, table, 1, degree=2, control_variates=True)
-
-
-def test_perturbations_have_the_sandwich_covariance_of_blocks():
-    values, table, model = noisy_model()
-    equations = model.equations(table, np.arange(256) // 64)
-    signs = np.eye(32).reshape(4, 8, 32)
+    values = u[:, 0] + rng.normal(size=256) * (1 + u[:, 0])
+    model = regress(values, table, 1, degree=2, control_variates=True)
     # Coefficients are those of values in units of the scale.
-    changes = model.scale * model.perturbed(equations, signs)
+    changes = model.scale * (model.perturbed(table, np.eye(256)) - model.coefficients[:, None])
     columns = table.matrix(model.fit.terms)
     bread = np.linalg.inv(columns.T @ columns)
     hat = np.einsum("ij,jk,ik->i", columns, bread, columns)
     noise = (values - columns @ bread @ columns.T @ values) / (1 - hat)
-    sums = (columns * noise[:, None]).reshape(32, 8, -1).sum(axis=1)
-    sandwich = bread @ sums.T @ sums @ bread
+    sandwich = bread @ (columns.T * noise**2) @ columns @ bread
     np.testing.assert_allclose(changes @ changes.T, sandwich, rtol=1e-8, atol=1e-14)
-
-
-def test_a_group_is_left_out_by_subtraction():
-    values, table, model = noisy_model()
-    group = np.arange(256) % 4
-    change = model.without(model.equations(table, group), 2)[:, 0]
-    kept = np.flatnonzero(group != 2)
-    again = fit_terms(values[kept] / model.scale, table.rows(kept), model.fit.terms)
-    np.testing.assert_allclose(model.coefficients + change, again.coefficients, atol=1e-10)
-
-
-def test_many_values_are_fitted_as_few_are():
-    values, table, model = noisy_model(1024)
-    group = np.arange(1024) // 256
-    again = refit_by_groups(model, values, table, group, degree=2)
-    np.testing.assert_allclose(again.coefficients, model.coefficients, atol=1e-10)
-    np.testing.assert_allclose(again.fit.residuals, model.fit.residuals, atol=1e-10)
-    more, less = again.raised(table), model.raised(table)
-    np.testing.assert_allclose(more.coefficients, less.coefficients, atol=1e-8)
-    for k in range(4):
-        left_out = [m.without(m.equations(table, group), k) for m in (again, model)]
-        np.testing.assert_allclose(*left_out, atol=1e-10)
-    # Many values for few terms allow all terms in θ of a higher degree.
-    assert refit_by_groups(model, values, table, group).degree == 4
 
 
 def test_log_link_finds_an_exponential():

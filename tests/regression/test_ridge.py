@@ -165,22 +165,20 @@ def test_normal_scores_are_chosen_for_polynomials_in_normals(dim):
     assert set(ridge(in_uniforms[:, None], u).table.scores) == {"uniform"}
 
 
-def test_a_group_is_left_out_of_a_ridge():
+def test_a_refit_on_fewer_points_keeps_terms_and_penalty():
     u, values, weights = data(200)
     found = ridge(values[:, None], u, weights)
     model = Regression(found.fits[0], found.fits[0].coefficients, "identity", 1, 1.0)
-    group = np.arange(200) % 4
-    change = model.without(model.equations(found.table, group), 1)[:, 0]
-    kept = group != 1
-    own = model.fit.weights[kept]
-    columns = found.table.matrix(model.fit.terms)[kept]
-    # The mean, which is not shrunk, is that of all values.
-    mean = model.fit.weights @ values / model.fit.weights.sum()
-    penalty = own.sum() * model.fit.penalty
-    gram = columns.T @ (own[:, None] * columns) + penalty * np.eye(len(change))
-    expected = np.linalg.solve(gram, columns.T @ (own * (values[kept] - mean)))
+    again = model.refitted(values, found.table, weights)
+    np.testing.assert_allclose(again.coefficients, model.coefficients, rtol=1e-8, atol=1e-10)
+    half = model.refitted(values[:100], found.table.first(100), weights[:100])
+    assert half.fit.terms == model.fit.terms
+    assert half.fit.penalty == pytest.approx(model.fit.penalty)
+    own = weights[:100] / weights[:100].mean()
+    columns = found.table.first(100).matrix(model.fit.terms)
+    expected, mean = solved(columns, values[:100], own, 100 * model.fit.penalty)
     expected[model.fit.terms.index(())] += mean
-    np.testing.assert_allclose(model.coefficients + change, expected, atol=1e-8)
+    np.testing.assert_allclose(half.coefficients, expected, rtol=1e-6, atol=1e-8)
     # The mean given θ, the first uniform: terms in the other have mean zero.
     assert all(
         model.fit.terms[k] == () or model.fit.terms[k][-1][0] == 0 for k in model.theta_terms

@@ -1,8 +1,8 @@
 """Methods: nested rules, learners, multilevel methods, and the automatic choice."""
 
-from nestquad.methods._candidate import Candidate
 from nestquad.methods._method import Goal, Method, Turn, has_transports
 from nestquad.methods._names import METHODS, as_method, as_repeated
+from nestquad.methods._time import budget_in_time, correct_plan, start_plan
 from nestquad.methods.auto import Auto
 from nestquad.methods.learned import (
     CKQ,
@@ -29,7 +29,6 @@ __all__ = [
     "NMC",
     "NQMC",
     "Auto",
-    "Candidate",
     "Certificate",
     "Goal",
     "JointLattice",
@@ -42,7 +41,10 @@ __all__ = [
     "Turn",
     "as_method",
     "as_repeated",
+    "budget_in_time",
+    "correct_plan",
     "has_transports",
     "kernel_outer",
     "model_of",
+    "start_plan",
 ]

@@ -8,41 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from nestquad.clock import LEARNING, AnalysisCost, TimePlan
 from nestquad.errors import NestquadError
-from nestquad.evaluate import Design
-from nestquad.methods._method import Goal, Method, Turn, has_transports
-from nestquad.methods.learned import Learned, LearnedDesign, LearnedMethod, n_draws
-from nestquad.problem import NestedExpectation
+from nestquad.methods._method import Method, Turn
+from nestquad.methods.learned import Learned, LearnedDesign
+from nestquad.points import Stream
 from nestquad.result import NORMAL_95
-
-# Forecasts of turns beyond FAR times the points of the last count FAR_FACTOR-fold: terms of a model
-# grow with its points (`python -m studies costs`: a tenth of the turns took four times as long).
-FAR, FAR_FACTOR = 4.0, 2.5
-# A plain rule has no analysis beside its evaluations.
-_NO_ANALYSIS = AnalysisCost(fixed=0.0, point=0.0, product=0.0)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method with its last turn, or with the error that made it fail.
+    """A method with its last turn, or with the error that made it fail, and how long it took.
 
-    Attributes
-    ----------
-    seconds
-        Duration of the last turn.
-    past
-        Evaluations and half-widths of earlier turns.
-    time
-        Forecast of the next turn.
+    `past` has the evaluations and half-widths of earlier turns.
     """
 
     method: Method[Any]
-    turn: Turn[Any] | None = None
+    turn: Turn[Any] | None
     failure: NestquadError | None = None
     seconds: float = 0.0
     past: tuple[tuple[int, float], ...] = ()
-    time: TimePlan | None = None
 
     @property
     def n(self) -> int:
@@ -56,6 +40,11 @@ class Candidate:
     def n_draws(self) -> int:
         """Fresh draws of its check."""
         return 0 if self.turn is None else self.turn.design.n_evaluations - self.n
+
+    @property
+    def stream(self) -> Stream:
+        assert self.turn is not None
+        return self.turn.design.grids[0].stream
 
     @property
     def half_width(self) -> float:
@@ -110,87 +99,11 @@ class Candidate:
         distance = np.abs(np.asarray(mine.value) - theirs.value)
         return bool((distance > np.asarray(mine.half_width) + theirs.half_width).any())
 
-    def after(
-        self, problem: NestedExpectation, turn: Turn[Any], seconds: float, seconds_of_g: float
-    ) -> Candidate:
-        """The candidate after another turn that took `seconds`, its forecast corrected by them."""
-        past = (*self.past, (self.n, self.half_width)) if self.turn else ()
-        now = replace(self, turn=turn, failure=None, seconds=seconds, past=past)
-        known = 0 if self.turn is None else self.turn.design.n_evaluations
-        new = turn.design.n_evaluations - known
-        if not isinstance(self.method, LearnedMethod):
-            each = max(seconds, 1e-9) / max(new, 1)
-            return replace(now, time=TimePlan(1.0, each, 1.0, _NO_ANALYSIS))
-        plan = self.time or start_plan(problem, turn, seconds_of_g)
-        plan = replace(plan, seconds_of_g=seconds_of_g)
-        corrected = plan.corrected(seconds, now.n, now.n_draws, new, fitted=now.n > self.n)
-        return replace(now, time=corrected)
-
-    def delayed(self, seconds: float) -> Candidate:
-        """The candidate after an analysis that was given up: forecasts are that much longer."""
-        assert self.time is not None
-        factor = max(2.0, seconds / max(self.seconds, 1e-9))
-        return replace(self, time=replace(self.time, factor=factor * self.time.factor))
-
-    def seconds_of(self, n: float, new: float) -> float:
-        """Predicted seconds of a turn that learns from n evaluations, of which some are new."""
-        assert self.time is not None
-        return self.time.seconds(n, 0, new)
-
-    def seconds_of_design(self, design: Design) -> float:
-        """Predicted seconds of a larger design."""
-        assert self.turn is not None
-        assert self.time is not None
-        n = design.learning.n_evaluations if isinstance(design, LearnedDesign) else 0
-        new = design.n_evaluations - self.turn.design.n_evaluations
-        return self.time.seconds(n, design.n_evaluations - n, new, fitted=n > self.n)
-
-    def budget_in_time(self, problem: NestedExpectation, left: float, most: float) -> int:
-        """Evaluations, with those of the last turn, of a fit and its check that end in time."""
-        plan = self.time
-        assert plan is not None
-
-        def takes(n: int) -> float:
-            if not n:
-                return 0.0
-            checks = max(_n_checks(problem, n), self.n_draws)
-            seconds = plan.seconds(n, checks, n - self.n + checks - self.n_draws)
-            return seconds * (FAR_FACTOR if n > FAR * self.n else 1.0)
-
-        n = max(plan.largest(takes, left, most), self.n)
-        return max(n + _n_checks(problem, n), self.n + self.n_draws) if n else 0
-
-    def grown(self, problem: NestedExpectation, goal: Goal, left: float) -> Design | None:
-        """A larger design within `left` more evaluations; None if there is none."""
-        assert self.turn is not None
-        present, final = self.turn.design, self.turn.final
-        budget = None if goal.budget is None else int(present.n_evaluations + left)
-        own = replace(goal, stream=present.grids[0].stream, budget=budget)
-        try:
-            design = self.method.plan(problem, own, self.turn)
-        except NestquadError:  # it says why it cannot go on when it is asked for by name
-            return None
-        if design is None or design.n_evaluations < present.n_evaluations:
-            return None
-        larger = design.n_evaluations > present.n_evaluations or (final and design != present)
-        return design if larger else None
-
-    def grown_in_time(
-        self, problem: NestedExpectation, goal: Goal, seconds: float
-    ) -> Design | None:
-        """The largest design that ends in time together with its check, in one step."""
-        n = self.budget_in_time(problem, seconds, float(goal.budget or np.inf))
-        own = replace(goal, budget=n, adaptive=False)
-        design = self.grown(problem, own, n - self.n - self.n_draws)
-        if not isinstance(design, LearnedDesign) or not isinstance(self.method, LearnedMethod):
-            return design
-        n = design.learning.n_evaluations
-        if n == self.n:
-            return None if self.n_draws else design
-        assert self.turn is not None
-        wanted = _n_checks(problem, n) - self.n_draws
-        few = wanted <= 0.5 * self.n_draws
-        return design if few else self.method.checked(problem, self.turn, wanted, design.learning)
+    @property
+    def seconds_of_g(self) -> float:
+        """Seconds of an evaluation and its part of the analysis, in the last turn."""
+        known = self.past[-1][0] if self.past else 0
+        return max(self.seconds, 1e-9) / max(self.n - known, 1)
 
     def promise(self, left: float) -> float:
         """Half-width to expect after `left` more evaluations."""
@@ -201,13 +114,12 @@ class Candidate:
         """Power of n at which the half-width falls.
 
         A model's rate is that of its posterior between all groups and all but one, which holds
-        for a while, and for lattices at least 1; pilots of 512 points had 1.4 to 3. A plain rule's
-        is observed since a turn with a sixteenth of the evaluations, and .8 before there is one.
+        for a while, and at least 1; pilots of 512 points had 1.4 to 3. A plain rule's is observed
+        since a turn with a sixteenth of the evaluations, and .8 before there is one.
         """
         if self.turn is None or not self.method.plain:
             state = None if self.turn is None else self.turn.state
-            least = self.method.slowest
-            return float(np.clip(state.rate, least, 1.5)) if isinstance(state, Learned) else 1.0
+            return float(np.clip(state.rate, 1.0, 1.5)) if isinstance(state, Learned) else 1.0
         before = [(n, half) for n, half in self.past if 16 * n <= self.n and 0 < half < np.inf]
         if not before or not 0 < self.half_width < np.inf:
             return 0.8
@@ -220,18 +132,13 @@ class Candidate:
         return self.n * (float(ratio ** (1.0 / rate)) - 1.0)
 
 
-def _n_checks(problem: NestedExpectation, n: int) -> int:
-    """Fresh draws beside n evaluations to learn from, of which they are a seventh of all."""
-    return n_draws(problem, 7.0 * n / 6.0)
-
-
 def is_pilot(candidate: Candidate, standing: Sequence[Candidate]) -> bool:
-    """Whether the only turn had less than a third of the points of another: its bar may be luck.
+    """Whether a candidate has less than a third of the points of another: its bar may be luck.
 
     Plain rules are no measure for others, as they need many more points.
     """
     sizes = [other.n for other in standing if not other.method.plain]
-    return not candidate.past and candidate.n < max(sizes, default=0) / 3.0
+    return candidate.n < max(sizes, default=0) / 3.0
 
 
 def credible(standing: Sequence[Candidate]) -> list[Candidate]:
@@ -265,12 +172,3 @@ def _unrefuted(standing: list[Candidate]) -> list[Candidate]:
     kept = check.unrefuted([state.model for _, state in learned])
     worse = [candidate for k, (candidate, _) in enumerate(learned) if k not in kept]
     return [candidate for candidate in standing if candidate not in worse]
-
-
-def start_plan(problem: NestedExpectation, turn: Turn[Any] | None, seconds_of_g: float) -> TimePlan:
-    """The forecast of turns that learn, before the first of them."""
-    law, sample = problem.outer_law, turn.estimate.sample if turn else None
-    dim = law.base_dim + problem.inner_base_dim if has_transports(problem) else law.dim or 1
-    # Each output has a model of its own.
-    outputs = 1 if sample is None else max(sample.j[0].size, 1)
-    return TimePlan.start((20.0 + dim) * outputs, seconds_of_g, LEARNING)

@@ -81,8 +81,6 @@ class Method(ABC, Generic[State]):
 
     plain: ClassVar[bool] = False
     """Whether the answer is an average of f at means of g, with nothing learned."""
-    slowest: ClassVar[float] = 1.0
-    """The least power of n at which half-widths are expected to fall."""
     most: ClassVar[int] = limits.BUDGET
     """The most evaluations that the method uses; larger budgets are for others."""
 

@@ -2,13 +2,7 @@
 
 from nestquad.regression._control_variates import ControlSettings, ControlVariates, fit_controls
 from nestquad.regression._growth import GrowthSettings, choose_scores, grow_polynomial
-from nestquad.regression._least_squares import (
-    GroupedEquations,
-    LeastSquares,
-    PolynomialFit,
-    evaluate_all,
-    fit_terms,
-)
+from nestquad.regression._least_squares import LeastSquares, PolynomialFit, evaluate_all, fit_terms
 from nestquad.regression._polynomials import (
     Score,
     ScoreTable,
@@ -21,7 +15,6 @@ from nestquad.regression._regression import (
     PolynomialSettings,
     Regression,
     Ridge,
-    refit_by_groups,
     regress,
     regress_log,
     ridge,
@@ -31,7 +24,6 @@ from nestquad.regression._regression import (
 __all__ = [
     "ControlSettings",
     "ControlVariates",
-    "GroupedEquations",
     "GrowthSettings",
     "LeastSquares",
     "Link",
@@ -48,7 +40,6 @@ __all__ = [
     "fit_terms",
     "grow_polynomial",
     "higher_terms",
-    "refit_by_groups",
     "regress",
     "regress_log",
     "ridge",

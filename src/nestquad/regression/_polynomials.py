@@ -41,11 +41,6 @@ class ScoreTable:
         """The table of the first n points."""
         return self if n == self.n_points else ScoreTable(self._uniform[:n], self.scores)
 
-    def part(self, block: slice) -> ScoreTable:
-        """The table of a block of points: itself, with the columns it has, if these are all."""
-        whole = block.start == 0 and block.stop >= self.n_points
-        return self if whole else ScoreTable(self._uniform[block], self.scores)
-
     def rows(self, which: NDArray[np.int64]) -> ScoreTable:
         """The table of some of the points."""
         return ScoreTable(self._uniform[which], self.scores)

@@ -16,14 +16,7 @@ from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.regression._growth import grow_polynomial
-from nestquad.regression._least_squares import (
-    MOST_LEVERAGE,
-    GroupedEquations,
-    LeastSquares,
-    PolynomialFit,
-    blocks,
-    fit_terms,
-)
+from nestquad.regression._least_squares import MOST_LEVERAGE, LeastSquares, PolynomialFit, fit_terms
 from nestquad.regression._polynomials import (
     Score,
     ScoreTable,
@@ -46,9 +39,6 @@ class PolynomialSettings:
         Values for each coefficient of least squares.
     terms, degree
         Most terms, and highest total degree: limits of time.
-    values_per_new_term, new_terms, new_degree
-        Values for each term in θ, most of them, and their highest degree, where terms were chosen
-        from few of many values: at 200 the noise of their coefficients is 7 % of that of g.
     log_degrees, log_significant
         First and highest degree of log J. It rises while residuals are correlated with terms of
         higher degree by this number of standard errors.
@@ -66,9 +56,6 @@ class PolynomialSettings:
     values_per_term: int = 10
     terms: int = 500
     degree: int = 8
-    values_per_new_term: int = 200
-    new_terms: int = 150
-    new_degree: int = 20
     log_degrees: tuple[int, int] = (2, 6)
     log_significant: float = 4.0
     log_rounds: int = 25
@@ -98,8 +85,6 @@ class Regression:
         c, one for each term of the fit; coefficients of control variates are not used.
     scale
         s, by which values were divided, since their squares may be out of range.
-    gram
-        Gram matrices (R, k, k) of groups of points, where they are known.
     """
 
     fit: PolynomialFit
@@ -107,7 +92,6 @@ class Regression:
     link: Link
     n_theta: int
     scale: float
-    gram: Array | None = None
 
     @cached_property
     def theta_terms(self) -> list[int]:
@@ -122,10 +106,9 @@ class Regression:
     def j(self, table: ScoreTable, coefficients: Array | None = None) -> Array:
         """Ĵ at n points (n,), or (n, m) for m sets of coefficients (p, m)."""
         chosen = self.theta_terms
-        terms = [self.fit.terms[k] for k in chosen]
-        used = (self.coefficients if coefficients is None else coefficients)[chosen]
-        parts = [table.part(block).matrix(terms) @ used for block in blocks(table.n_points)]
-        linear = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        columns = table.matrix([self.fit.terms[k] for k in chosen])
+        used = self.coefficients if coefficients is None else coefficients
+        linear = np.asarray(columns @ used[chosen])
         j = linear if self.link == "identity" else np.exp(np.minimum(linear, 700.0))
         return np.asarray(self.scale * j)
 
@@ -135,89 +118,32 @@ class Regression:
         more = higher_terms(self.fit.terms, self.n_theta, _room(values.size))
         if not more:
             return self
-        if self.gram is None:
-            fitted = fit_terms(values, table.leading(self.n_theta), more).coefficients
-        else:
-            ones, one_group = np.ones(values.size), np.zeros(values.size, dtype=int)
-            equations = GroupedEquations.of(table, more, ones, values[:, None], one_group)
-            fitted = equations.solve(equations.moments.sum(axis=(0, 1)).T)[:, 0]
+        fitted = fit_terms(values, table.leading(self.n_theta), more).coefficients
         coefficients = np.concatenate([self.coefficients, fitted])
         return replace(self, fit=self.fit.extended(more, fitted), coefficients=coefficients)
 
-    def equations(self, table: ScoreTable, group: Array) -> GroupedEquations:
-        """Normal equations by group of points (n,), with residuals and leave-one-out residuals."""
-        residuals = self.fit.residuals
-        vectors = np.stack([residuals, residuals / (1.0 - self.fit.leverage)], axis=1)
-        return GroupedEquations.of(
-            table, self.fit.terms, self.fit.weights, vectors, group, self.gram
-        )
+    def perturbed(self, table: ScoreTable, multipliers: Array) -> Array:
+        """Coefficients (p, m) under other noise: the wild bootstrap.
 
-    def without(self, equations: GroupedEquations, group: int) -> Array:
-        """Change (k, 1) of the coefficients if a group of points is deleted.
-
-        Exact for least squares; a step of scoring for the log link.
+        Each leave-one-out residual is multiplied by one of (n, m) random numbers. The covariance
+        over m is the sandwich estimate; outputs that get the same numbers keep their correlation.
         """
-        scores = equations.moments[:, :, 0].sum(axis=1)
-        # All scores add up to the penalty times the coefficients, of which a share is deleted.
-        left = self._penalty(equations, group)
-        share = 1.0 - left / max(self._penalty(equations, None), 1e-300)
-        moments = share * scores.sum(axis=0) * (self.fit.penalty > 0) - scores[group]
-        return equations.solve(moments[:, None], left, group)
+        noise = self.fit.residuals / (1.0 - self.fit.leverage)
+        change = self.fit.response(table, noise[:, None] * multipliers)
+        return np.asarray(self.coefficients[:, None] + change)
 
-    def perturbed(
-        self, equations: GroupedEquations, multipliers: Array, group: int | None = None
-    ) -> Array:
-        """Change (k, m) of the coefficients under other noise: the wild cluster bootstrap.
-
-        Leave-one-out residuals of each block of points are multiplied by one of (R, S, m) random
-        numbers (Cameron, Gelbach and Miller 2008, Bootstrap-based improvements for inference with
-        clustered errors), so that even points, whose errors cancel, are no noise. Outputs that
-        get the same numbers keep their correlation.
-        """
-        drawn = multipliers.copy()
-        if group is not None:
-            drawn[group] = 0.0
-        moments = np.einsum("rsk,rsm->km", equations.moments[:, :, 1], drawn)
-        return equations.solve(moments, self._penalty(equations, group), group)
-
-    def _penalty(self, equations: GroupedEquations, group: int | None) -> float:
-        """Penalty of a ridge for the points that are left, by the weight of the constant."""
-        constant = self.fit.terms.index(())
-        weights = equations.gram[:, constant, constant]
-        return float(
-            self.fit.penalty * (weights.sum() - (0.0 if group is None else weights[group]))
-        )
-
-
-def refit_by_groups(
-    model: Regression, values: Array, table: ScoreTable, group: Array, degree: int | None = None
-) -> Regression:
-    """Least squares of more values (n,), in linear time and memory.
-
-    Terms are those of the model, and all others in θ up to a degree; None takes the highest with
-    few enough terms.
-    """
-    y, n, dim = values / model.scale, values.size, model.n_theta
-    if degree is None:
-        room = min(n // _POLYNOMIALS.values_per_new_term, _POLYNOMIALS.new_terms)
-        allowed = range(1, _POLYNOMIALS.new_degree + 1)
-        degree = max((d for d in allowed if comb(dim + d, d) <= room), default=0)
-    terms = tuple(dict.fromkeys([*model.fit.terms, *total_degree_terms(dim, degree)]))
-    ones = np.ones(n)
-    equations = GroupedEquations.of(table, terms, ones, y[:, None], group)
-    coefficients = equations.solve(equations.moments.sum(axis=(0, 1)).T)[:, 0]
-    fit = replace(model.fit, terms=terms, coefficients=coefficients)
-    residuals = y - np.concatenate([fit.evaluate(table.part(block)) for block in blocks(n)])
-    share = len(terms) / n
-    fit = replace(
-        fit,
-        residuals=residuals,
-        leverage=np.full(n, share),
-        loo=float(np.mean(residuals**2)) / (1.0 - share) ** 2,
-        lower=cholesky(equations.gram.sum(axis=0), lower=True),
-        weights=ones,
-    )
-    return replace(model, fit=fit, coefficients=coefficients, gram=equations.gram)
+    def refitted(
+        self, values: Array, table: ScoreTable, weights: Array | None = None
+    ) -> Regression:
+        """Refit the terms to other values."""
+        if self.link == "identity":
+            values = values / self.scale
+            if self.fit.penalty:
+                fit = ridge_terms(values, table, self.fit.terms, weights, self.fit.penalty)
+            else:
+                fit = fit_terms(values, table, self.fit.terms, weights)
+            return replace(self, fit=fit, coefficients=fit.coefficients)
+        return _log_fit(values, table, self.fit.terms, self.n_theta)
 
 
 def regress(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nestquad._checks import choice
 from nestquad._scale import scale_of
@@ -28,13 +28,11 @@ from nestquad.points import Given, Stream, as_sequence
 from nestquad.points import Sequence as PointSequence
 from nestquad.problem import NestedExpectation
 from nestquad.regression import (
-    GroupedEquations,
     Link,
     Regression,
     Score,
     ScoreTable,
     choose_scores,
-    refit_by_groups,
     regress,
     regress_log,
 )
@@ -43,15 +41,6 @@ __all__ = ["LSMC", "RegressionModel"]
 
 # Groups of consecutive points that are deleted in turn, as many as a lattice has shifts.
 _GROUPS = 4
-# Points from which terms are chosen, at least and at most, and their share: a limit of time. All
-# points are fitted.
-_CHOICE_POINTS, _CHOICE_SHARE = (1 << 12, 1 << 14), 1 / 16
-
-
-def groups_of(n: int, interleaved: int = 0) -> Array:
-    """Group (n,) of each point."""
-    index = np.arange(n)
-    return np.asarray(index % interleaved if interleaved else index * _GROUPS // n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,11 +108,11 @@ class RegressionModel(ModelOfJ):
 
     def sd(self, uniform: Array) -> Array:
         """Coefficient error and truncation error, as in `paths`."""
-        rng, base = self.stream.generator(), self._unbounded(table := self._table(uniform))
+        multipliers = self.stream.generator().standard_normal((self.n_points, 16))
         scales = np.array([one.scale for one in self.regressions])
-        drawn = self._drawn(table, self._perturbed(self._multipliers(16, rng))) - base
+        drawn = self._drawn(self._table(uniform), multipliers) / scales
         more = self._raised.mean(uniform) - self.mean(uniform)
-        return np.asarray(np.hypot(scales * np.std(drawn / scales, axis=0), more))
+        return np.asarray(np.hypot(scales * drawn.std(axis=0), more))
 
     def at(self, uniform: Array, inner: Array, *, cautious: bool = False) -> Array:
         full = ScoreTable(np.concatenate([uniform, inner], axis=1), self.table.scores)
@@ -135,56 +124,63 @@ class RegressionModel(ModelOfJ):
         return np.stack(columns, axis=1)
 
     def paths(self, n_paths: int, rng: np.random.Generator) -> Paths:
-        """Errors by the wild cluster bootstrap, and by terms of higher degree.
+        """Errors by the wild bootstrap, and by terms of higher degree.
 
-        The terms of one and two more degrees that residuals ask for count with a random sign and
-        size: truncation error.
+        Coefficients are drawn under other noise (Wu 1986, Jackknife, bootstrap and other resampling
+        methods in regression analysis). The terms of one and two more degrees that residuals ask
+        for count with a random sign and size: truncation error.
         """
         table, base = self._table(self.sketch.uniform), self.sketch.j
-        multipliers, few = self._multipliers(n_paths, rng), n_expected(n_paths)
-        center = self._unbounded(table)
-        errors = self._drawn(table, self._perturbed(multipliers)) - center
-        observed, expected = [], []
-        for group in range(len(multipliers)):
-            changes = [
-                one.without(equations, group)
-                for one, equations in zip(self.regressions, self._equations, strict=True)
-            ]
-            deleted = self._drawn(table, changes)[0]
-            observed.append(self.bounded(deleted, self.uniform) - base)
-            noise = self._perturbed(multipliers[:, :, :few], group)
-            both = [change + more for change, more in zip(changes, noise, strict=True)]
-            expected.append(self._drawn(table, both) - deleted - errors[:few])
+        multipliers = rng.standard_normal((self.n_points, n_paths))
+        errors = self._drawn(table, multipliers) - self._unbounded(table)
+        deleted = [self._without(rows) for rows in self._groups]
+        observed = np.array([model.mean(self.sketch.uniform) - base for model in deleted])
+        few = n_expected(n_paths)
+        expected = [
+            model._drawn(table, multipliers[~rows, :few]) - model._unbounded(table) - errors[:few]
+            for model, rows in zip(deleted, self._groups, strict=True)
+        ]
         more = self._raised.mean(self.sketch.uniform) - base
         shared = rng.standard_normal((n_paths, 1, 1)) * more
-        return Paths(errors, np.array(observed), np.array(expected), shared)
+        return Paths(errors, observed.reshape(-1, *base.shape), np.array(expected), shared)
 
-    @cached_property
-    def _equations(self) -> tuple[GroupedEquations, ...]:
-        group = groups_of(self.n_points, self.interleaved)
-        return tuple(one.equations(self.table, group) for one in self.regressions)
+    @property
+    def _groups(self) -> list[NDArray[np.bool_]]:
+        """Rows (n,) of each group."""
+        index = np.arange(self.n_points)
+        n = self.interleaved or _GROUPS
+        number = index % n if self.interleaved else index * n // self.n_points
+        return [number == group for group in range(n)]
 
-    def _multipliers(self, n: int, rng: np.random.Generator) -> Array:
-        """Random numbers (R, S, n) for blocks of points, the same for all outputs."""
-        return rng.standard_normal((*self._equations[0].moments.shape[:2], n))
-
-    def _perturbed(self, multipliers: Array, group: int | None = None) -> list[Array]:
-        """Changes (k, n) of the coefficients of each output under other noise."""
-        return [
-            one.perturbed(equations, multipliers, group)
-            for one, equations in zip(self.regressions, self._equations, strict=True)
-        ]
-
-    def _drawn(self, table: ScoreTable, changes: Sequence[Array]) -> Array:
-        """J (K, M, p) with changes (k, K) of the coefficients of each output."""
+    def _drawn(self, table: ScoreTable, multipliers: Array) -> Array:
+        """J (K, M, p) with coefficients under the noise of multipliers (n, K)."""
+        coefficients = (one.perturbed(self.table, multipliers) for one in self.regressions)
         columns = [
-            one.j(table, one.coefficients[:, None] + change).T
-            for one, change in zip(self.regressions, changes, strict=True)
+            regression.j(table, drawn).T
+            for regression, drawn in zip(self.regressions, coefficients, strict=True)
         ]
         return np.stack(columns, axis=2)
 
     def _unbounded(self, table: ScoreTable) -> Array:
         return np.stack([one.j(table) for one in self.regressions], axis=1)
+
+    def _without(self, rows: NDArray[np.bool_]) -> RegressionModel:
+        """Refit the terms to the points of the other groups."""
+        kept = np.flatnonzero(~rows)
+        table, values = self.table.rows(kept), self.values[kept]
+        weights = None if self.weights is None else self.weights[kept]
+        fewer = [
+            one.refitted(y, table, weights)
+            for one, y in zip(self.regressions, values.T, strict=True)
+        ]
+        return replace(
+            self,
+            regressions=tuple(fewer),
+            uniform=self.uniform[kept],
+            values=values,
+            table=table,
+            weights=weights,
+        )
 
     def residuals(self) -> Array:
         columns = []
@@ -229,14 +225,9 @@ class RegressionModel(ModelOfJ):
         A regression that chose its terms is only kept positive if g is.
         """
         wild = [one.link == "log" or one.fit.penalty > 0 for one in self.regressions]
-        low = self._extremes[0]
+        low = self.values.min(axis=0)
         j = np.where(low > 0, np.maximum(j, 1e-3 * low), j)
-        return np.where(wild, near_values(j, self._extremes, signed=self.signed), j)
-
-    @cached_property
-    def _extremes(self) -> Array:
-        """Smallest and largest values (2, p) of g."""
-        return np.stack([self.values.min(axis=0), self.values.max(axis=0)])
+        return np.where(wild, near_values(j, self.values, signed=self.signed), j)
 
     def _j(self, table: ScoreTable) -> Array:
         j = np.stack([one.j(table) for one in self.regressions], axis=1)
@@ -284,7 +275,6 @@ class LSMC(LearnedMethod[RegressionModel]):
     name: ClassVar[str] = "lsmc"
     fewest: ClassVar[int] = 32
     n_inner: ClassVar[int] = 1
-    slowest: ClassVar[float] = 0.5  # the noise that control variates leave is averaged
 
     n_outer: int | None = None
     degree: int | None = None
@@ -356,10 +346,7 @@ class LSMC(LearnedMethod[RegressionModel]):
                 "Use link='identity'.",
             )
         if self.link != "log":
-            n, few = values.size, int(np.clip(_CHOICE_SHARE * values.size, *_CHOICE_POINTS))
-            plain = regress(values[:few], table.first(min(few, n)), dim, **options)
-            if n > few:
-                return refit_by_groups(plain, values, table, groups_of(n), self.degree)
+            plain = regress(values, table, dim, **options)
             dense = ScoreTable(sketch_points(dim, 1 << 15), table.scores[:dim])
             if self.link == "identity" or not positive or plain.j(dense).min() > 0:
                 return plain

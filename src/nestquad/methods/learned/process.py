@@ -117,17 +117,6 @@ class JointProcess(LearnedMethod[ProcessModel]):
         design = self.sized(problem, goal, n + self._step(problem, n), last)
         return None if design is None else LearnedDesign.of(design, ())
 
-    def checked(
-        self,
-        problem: NestedExpectation,
-        last: Turn[Learned[ProcessModel]],
-        n: int,
-        learning: Design | None = None,
-    ) -> LearnedDesign:
-        """Without fresh draws: each evaluation is one to learn from."""
-        assert isinstance(last.design, LearnedDesign)
-        return LearnedDesign.of(learning or last.design.learning, ())
-
     def _step(self, problem: NestedExpectation, n: int) -> int:
         """Number of points of the next batch after n."""
         if n == 0:

@@ -1,0 +1,59 @@
+"""Learning in limited time: forecasts of turns, and the budget that ends in time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nestquad.clock import LEARNING, TimePlan
+from nestquad.methods._method import Turn, has_transports
+from nestquad.methods.learned import LearnedDesign, n_draws
+from nestquad.problem import NestedExpectation
+
+
+def start_plan(problem: NestedExpectation, turn: Turn[Any] | None, seconds_of_g: float) -> TimePlan:
+    """The forecast of turns that learn, after the first turn of any method."""
+    law, sample = problem.outer_law, turn.estimate.sample if turn else None
+    dim = law.base_dim + problem.inner_base_dim if has_transports(problem) else law.dim or 1
+    # Each output has a model of its own.
+    outputs = 1 if sample is None else max(sample.j[0].size, 1)
+    return TimePlan.start((20.0 + dim) * outputs, seconds_of_g, LEARNING)
+
+
+def correct_plan(
+    plan: TimePlan, turn: Turn[Any], before: Turn[Any] | None, seconds: float
+) -> TimePlan:
+    """The forecast after a turn that has taken `seconds`; unchanged where nothing was learned."""
+    design = turn.design
+    if not isinstance(design, LearnedDesign):
+        return plan
+    n, known = design.learning.n_evaluations, 0
+    fitted, new = True, design.n_evaluations
+    if before is not None and isinstance(before.design, LearnedDesign):
+        known = before.design.learning.n_evaluations
+        fitted, new = known < n, design.n_evaluations - before.design.n_evaluations
+    return plan.corrected(seconds, n, design.n_evaluations - n, new, fitted=fitted)
+
+
+def budget_in_time(
+    plan: TimePlan,
+    problem: NestedExpectation,
+    last: Turn[Any] | None,
+    left: float,
+    most: float,
+) -> int:
+    """Evaluations, with those of the last turn, of a fit and its check that end within `left`."""
+    learned, draws = 0, 0
+    if last is not None and isinstance(last.design, LearnedDesign):
+        learned = last.design.learning.n_evaluations
+        draws = last.design.n_evaluations - learned
+
+    def takes(n: int) -> float:
+        if not n:
+            return 0.0
+        checks = max(n_draws(problem, n), draws)
+        return plan.seconds(n, 0, n - learned) + plan.seconds(n, checks, checks, fitted=False)
+
+    n = max(plan.largest(takes, left, most), learned)
+    if not n:
+        return 0
+    return max(n + n_draws(problem, n), learned + draws)
