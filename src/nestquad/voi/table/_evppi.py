@@ -241,14 +241,13 @@ def perfect(outputs: Outputs) -> list[Answer]:
         default = int(benefits.mean(axis=0).argmax())
         gains = benefits.max(axis=1) - benefits[:, default]
         value, se = float(gains.mean()), _mean_se(gains)
-        half = NORMAL_95 * se
-        upper = value + max(half, _unseen_loss(benefits, default))
-        answers.append(Answer(value, se, max(value - half, 0.0), upper))
+        half = NORMAL_95 * se if gains.any() else _unseen_loss(benefits, default)
+        answers.append(Answer(value, se, max(value - half, 0.0), value + half))
     return answers
 
 
 def _unseen_loss(benefits: Array, default: int) -> float:
-    """95 % limit of EVPI where no draw favors another option; few draws that do leave no less.
+    """95 % limit of EVPI where no draw favors another option.
 
     At most 3 / n of all draws do (Hanley and Lippman-Hand (1983), “If nothing goes wrong, is
     everything all right?”), with a loss like the mean excess of the smallest tenth of margins.
