@@ -317,22 +317,26 @@ def unseen_errors(
 
 
 def unreached_errors(
-    model: ModelOfJ, check: Check | None, average: DenseAverage, answers: Array
+    model: ModelOfJ,
+    check: Check | None,
+    average: DenseAverage,
+    answers: Array,
+    *,
+    has_jumps: bool = False,
 ) -> Array:
     """Directions (k, q) for events of f that few θ of the sketch reach, or none.
 
     Few events: three more in all points, each of the largest size that was seen, are possible by
     the rule of three; a sketch with few events shows no smaller change. No event: it takes a
     deviation of k standard deviations, whose probability Cantelli's inequality bounds as well.
-    Many events: a sketch has a whole number of them, so that an average of jumps is rounded to
-    multiples of one of the smallest size, with the standard deviation of a uniform error.
+    Many events of an f that jumps: a sketch has a whole number of them, so that an average is
+    rounded to multiples of one of the smallest size; the error of that is uniform.
     """
     base = model.sketch
     f = average.f(base.j)
     away = np.abs(f - np.median(f, axis=0))
     events = away > 1e-6 * away.max(axis=0)
     count = events.sum(axis=0)
-    border = np.where(count > 0, np.where(events, away, np.inf).min(axis=0), 0.0)
     n = model.n_points + (0 if check is None else len(check.weights))
     few = _SETTINGS.are_few(count, len(f))
     bound = np.where(few, _SETTINGS.probability(n, 0.0) * away.max(axis=0), 0.0)
@@ -350,5 +354,9 @@ def unreached_errors(
                 change = np.nan_to_num(np.abs(average.f(moved) - f)).mean(axis=0)
                 far = _SETTINGS.probability(n, step) * change
                 bound = np.where(count == 0, np.maximum(bound, far), bound)
-    rounding = border * (base.weights @ base.weights) / base.weights.sum() ** 2 / np.sqrt(12.0)
-    return floor_directions(average.problem, answers, np.maximum(bound / NORMAL_95, rounding))
+    errors = bound / NORMAL_95
+    if has_jumps:
+        border = np.where(count > 0, np.where(events, away, np.inf).min(axis=0), 0.0)
+        share = (base.weights @ base.weights) / base.weights.sum() ** 2
+        errors = np.maximum(errors, border * share / np.sqrt(12.0))
+    return floor_directions(average.problem, answers, errors)

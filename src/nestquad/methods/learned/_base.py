@@ -346,7 +346,7 @@ def _answer(
     others = {
         "average": average.errors(by_replicate),
         "unseen": unseen_errors(model, check, average, answers),
-        "events": unreached_errors(model, check, average, answers),
+        "events": unreached_errors(model, check, average, answers, has_jumps=order == 0),
         "rounding": rounding_errors(functional, base.j),
     }
     return complete_answer(average, model, answers, drawn, others, rng)

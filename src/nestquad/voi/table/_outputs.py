@@ -97,7 +97,9 @@ class Outputs:
             _check_swapped(frames["costs"], frames["effects"], _wtp(self.wtp))
         width = widths.popitem()[1]
         expected = "a name for each option: ('usual', 'new')"
-        options = tuple(map(one_line, listed("options", self.options or (), expected)))
+        options = tuple(
+            map(one_line, listed("options", () if self.options is None else self.options, expected))
+        )
         if not options:
             options = tuple(map(str, next(iter(frames.values())).columns))
             if len(frames) > 1:
