@@ -299,7 +299,10 @@ def unseen_errors(
     ]
     # If few of all these values carry a variance, the size of an event is unknown.
     seen = base.j, np.concatenate(known), np.concatenate(values)
-    if not np.ptp(f, axis=0).any() and max(map(spread_factor, seen)) == np.inf:
+    away = np.abs(f - np.median(f, axis=0))
+    count = (away > 1e-6 * away.max(axis=0)).sum(axis=0)
+    few = bool(_SETTINGS.are_few(count, len(f)).all())
+    if few and max(map(spread_factor, seen)) == np.inf:
         bound = rule_of_three(average.problem, j, f[0], min(model.n_points, len(j)))
         return floor_directions(average.problem, answers, bound / NORMAL_95)
     if not any(left.any() for left in values) and np.ptp(base.j, axis=0).any():
