@@ -141,6 +141,7 @@ def clean(argument: str, table: Any, kind: str, region: Region | None = None) ->
         cleaned = cleaned.drop(columns=results)
     cleaned.attrs = {"notes": tuple(notes), "categories": categories, "unnamed": unnamed}
     cleaned.attrs["counted"] = bool(frame.attrs.get("counted"))
+    cleaned.attrs["indexed"] = not unnamed and not frame.attrs.get("labelled")
     return Cleaned(cleaned, tuple(problems))
 
 
@@ -155,6 +156,14 @@ def aligned(
     """
     check_rows({name: len(table) for name, table in tables.items()})
     every = {name: _row_names(table) for name, table in tables.items()}
+    # Where no column names rows, a default index is the names 1 … n.
+    indexed = {name for name, table in tables.items() if table.attrs.get("indexed")}
+    by_index = all(name in indexed for name, labels in every.items() if labels is not None)
+    is_index = to is None or to.name == "index"
+    to = to if by_index or not is_index else None
+    if by_index := by_index and is_index:
+        counts = pandas().Index(np.arange(1.0, len(next(iter(tables.values()))) + 1))
+        every |= {name: counts for name in indexed if every[name] is None}
     names = {name: labels for name, labels in every.items() if labels is not None}
     first, target = ("outputs", to) if to is not None else next(iter(names.items()), ("", None))
     if target is None:
@@ -173,7 +182,8 @@ def aligned(
                 f"{first} and {name}",
                 f"names of rows that one of them has and the other has not{such}",
                 "the same draws in every table",
-                "Are they from different runs? If row i is the same draw, remove the names.",
+                "Are they from different runs, or blank rows at different places? If row i is the "
+                "same draw, remove the names (an index: reset_index).",
             )
         if not target.is_unique:
             raise InputError(
@@ -193,7 +203,7 @@ def aligned(
         )
     if bare and notes:
         notes.append(f"rows of {' and '.join(bare)}, which have no names, are taken in that order")
-    return moved, notes, target
+    return moved, notes, target.rename("index" if by_index else None)
 
 
 def check_rows(counts: Mapping[str, int]) -> None:
@@ -334,6 +344,7 @@ def without_summaries(
 def _named(frame: pd.DataFrame, names: Any) -> pd.DataFrame:
     """Table with names of rows; names that count the rows leave a default index."""
     frame = frame.set_axis(pandas().Index(names), axis=0)
+    frame.attrs = {**frame.attrs, "labelled": True}
     if frame.index.dtype.kind in "fiu" and _is_count(frame.index.to_numpy()):
         frame = frame.reset_index(drop=True)
         frame.attrs = {**frame.attrs, "counted": True}
