@@ -254,3 +254,23 @@ def test_a_block_pasted_twice_is_said():
     twice = pd.concat([log(), log()], ignore_index=True)
     seen = voi.preview(("twice.xlsx", saved(book((twice,)))))
     assert "120 draws are copies of others: was a block pasted twice?" in seen.notes
+
+
+@pytest.mark.parametrize(("costs", "effects"), [(9, 9), (9, 5), (9, None)])
+def test_blank_rows_are_the_same_in_all_tables(costs, effects):
+    made = three()
+    blanks = {"inputs": 9, "costs": costs, "QALYs": effects}
+    for sheet, line in blanks.items():
+        if line:
+            made[sheet].insert_rows(line)
+    seen = voi.preview(("model.xlsx", saved(made)))
+    assert bool(seen.problems) == (len(set(blanks.values())) > 1)
+    assert not seen.problems or "blank rows" in str(seen.problems[0])
+
+
+def test_a_hidden_sheet_of_costs_is_not_used_beside_a_visible_one():
+    made = book(inputs=P, costs=COSTS + 1, costs_v2=COSTS, QALYs=EFFECTS)
+    made["costs"].sheet_state = "hidden"
+    seen = voi.preview(("model.xlsx", saved(made)))
+    np.testing.assert_allclose(seen.costs, COSTS)
+    assert any("hidden sheet 'costs' not used" in note for note in seen.notes)

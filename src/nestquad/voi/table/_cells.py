@@ -72,8 +72,8 @@ class Region:
     """A table as it stands in a file or on a sheet.
 
     Cells below the header, the line of each row from 1, the line of the header, letters of columns
-    by name (of sheets), notes on cells and rows that are left out, and the decimal mark, "" where
-    no cell shows it.
+    by name (of sheets), notes on cells and rows that are left out, the decimal mark, "" where no
+    cell shows it, lines of blank rows, and texts above the header.
     """
 
     frame: pd.DataFrame
@@ -83,6 +83,8 @@ class Region:
     notes: tuple[str, ...] = ()
     decimal: str = ""
     is_hidden: bool = False
+    blanks: tuple[int, ...] = ()
+    titles: tuple[str, ...] = ()
 
 
 def is_workbook(name: str, data: bytes) -> bool:
@@ -196,7 +198,8 @@ def read_sheets(file: str, data: bytes) -> dict[str, Region]:
     if data[:2] != b"PK":
         return regions
     with unpacking("workbook", "an .xlsx workbook"):
-        return {sheet: _with_hidden(regions[sheet], *h) for sheet, h in _hidden(data).items()}
+        hidden = _hidden(data)
+    return _visible({sheet: _with_hidden(regions[sheet], *h) for sheet, h in hidden.items()})
 
 
 def _hidden(data: bytes) -> dict[str, tuple[bool, set[str], int]]:
@@ -228,6 +231,17 @@ def _with_hidden(region: Region, is_hidden: bool, columns: set[str], rows: int) 
     notes = [f"hidden columns are read: {', '.join(map(repr, names))}"] if names else []
     notes += [f"{rows:,} hidden rows are read"] if rows and region.frame.size else []
     return replace(region, is_hidden=is_hidden, notes=(*region.notes, *notes))
+
+
+def _visible(regions: dict[str, Region]) -> dict[str, Region]:
+    """Visible sheets, where there are any; the largest table has a note on the others."""
+    hidden = [s for s, region in regions.items() if region.is_hidden and region.frame.size]
+    visible = {s: region for s, region in regions.items() if not region.is_hidden}
+    if hidden and visible:
+        largest = max(visible, key=lambda sheet: visible[sheet].frame.size)
+        note = f"hidden sheet {', '.join(map(repr, hidden))} not used"
+        visible[largest] = replace(visible[largest], notes=(note, *visible[largest].notes))
+    return visible or regions
 
 
 def _on_sheet(data: bytes, sheet: str, cells: pd.DataFrame) -> Region:
@@ -283,7 +297,8 @@ def table_below(top: pd.DataFrame, below: pd.DataFrame, *, lettered: bool = Fals
     first, last = (inside[0], inside[-1]) if inside.size else (0, -1)
     within = (rows >= first) & ((rows <= last) | numeric[rows].any(axis=1))
     draws = rows[within & ~repeated]
-    blank = int(last - first + 1 - np.sum((rows >= first) & (rows <= last)))
+    blanks = np.setdiff1d(np.arange(first, last + 1), rows) + header + 2
+    blank = len(blanks)
     filled[np.ix_(np.concatenate((draws, rows[repeated])), np.array(kept, dtype=int))] = False
     above = top.notna().to_numpy(copy=True)
     above[header, kept] = False
@@ -296,7 +311,9 @@ def table_below(top: pd.DataFrame, below: pd.DataFrame, *, lettered: bool = Fals
     notes += [f"{repeated.sum():,} repeated header left out"] if repeated.any() else []
     frame = below.iloc[draws, kept].reset_index(drop=True).set_axis(names, axis=1)
     letters = {name: _letter(j) for name, j in zip(names, kept, strict=True)} if lettered else {}
-    return Region(frame.infer_objects(), draws + header + 2, header + 1, letters, tuple(notes))
+    titles = tuple(one_line(x) for x in top.iloc[:header].stack() if isinstance(x, str))
+    region = Region(frame.infer_objects(), draws + header + 2, header + 1, letters, tuple(notes))
+    return replace(region, blanks=tuple(map(int, blanks)), titles=titles)
 
 
 def _masks(cells: pd.DataFrame) -> tuple[Any, Any, Any, float]:

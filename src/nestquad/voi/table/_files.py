@@ -22,6 +22,7 @@ from nestquad.voi.table._tables import (
     Cleaned,
     Problem,
     aligned,
+    blank_places,
     check_names,
     clean,
     kind_of_name,
@@ -361,15 +362,15 @@ def _joined(regions: Mapping[str, Region]) -> Region:
     Columns of one name that differ between sheets, as with a sheet for each option, get the names
     of their sheets.
     """
-    hidden = [s for s, region in regions.items() if region.is_hidden and region.frame.size]
-    if visible := {s: region for s, region in regions.items() if not region.is_hidden}:
-        regions = visible
     if not regions:
         raise InputError("workbook", "no table", "a header and one row for each draw")
     largest = max(regions, key=lambda sheet: regions[sheet].frame.size)
     first = regions[largest]
     used = [s for s, other in regions.items() if len(other.frame) == len(first.frame) > 0]
     used = sorted(used or [largest], key=lambda sheet: sheet != largest)
+    if len({blank_places(regions[s].lines, regions[s].blanks) for s in used}) > 1:
+        given = f"blank rows at different places on the sheets {', '.join(map(repr, used))}"
+        raise InputError("workbook", given, "row i of every table is the same draw")
     columns = [(s, str(c), regions[s].frame[c]) for s in used for c in regions[s].frame.columns]
     joined: dict[str, Any] = {}
     for sheet, name, column in columns:
@@ -379,7 +380,6 @@ def _joined(regions: Mapping[str, Region]) -> Region:
     left = [sheet for sheet in regions if sheet not in used]
     notes = [f"sheet {' and '.join(map(repr, used))} used"] if len(regions) > 1 else []
     notes += [f"sheet {', '.join(map(repr, left))} not used"] if left else []
-    notes += [f"hidden sheet {', '.join(map(repr, hidden))} not used"] if visible and hidden else []
     if len(used) == 1:
         return replace(first, notes=(*notes, *first.notes))
     frame = pandas().DataFrame(joined)

@@ -6,7 +6,7 @@ Every conversion is noted, ambiguity is refused, and errors name the cell.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
@@ -104,6 +104,7 @@ def clean(argument: str, table: Any, kind: str, region: Region | None = None) ->
         unnamed = bool(frame.attrs.get("unnamed"))
         check_names(argument, frame)
         frame = _one_kind(_widened(argument, frame, kind, notes), kind, notes)
+        is_wide = region is None or len(frame) == len(region.lines)
         if len(frame) < FEWEST_ROWS:
             raise InputError(
                 argument,
@@ -140,6 +141,11 @@ def clean(argument: str, table: Any, kind: str, region: Region | None = None) ->
                   for name in results]  # fmt: skip
         cleaned = cleaned.drop(columns=results)
     cleaned.attrs = {"notes": tuple(notes), "categories": categories, "unnamed": unnamed}
+    # Rows of a file without names keep their places, so that blank rows have to be the same.
+    if region is not None and is_wide and not frame.attrs.get("labelled"):
+        places = blank_places(region.lines[rows], region.blanks)
+        labels = np.arange(len(rows)) + np.searchsorted(places, np.arange(len(rows)), side="right")
+        cleaned.index = pandas().Index(labels) if places else cleaned.index
     cleaned.attrs["counted"] = bool(frame.attrs.get("counted"))
     cleaned.attrs["indexed"] = not unnamed and not frame.attrs.get("labelled")
     return Cleaned(cleaned, tuple(problems))
@@ -204,6 +210,11 @@ def aligned(
     if bare and notes:
         notes.append(f"rows of {' and '.join(bare)}, which have no names, are taken in that order")
     return moved, notes, target.rename("index" if by_index else None)
+
+
+def blank_places(lines: Indices, blanks: Sequence[int]) -> tuple[int, ...]:
+    """Number of draws above each blank line that is among the lines of draws."""
+    return tuple(int(np.searchsorted(lines, x)) for x in blanks if lines[0] < x < lines[-1])
 
 
 def check_rows(counts: Mapping[str, int]) -> None:
