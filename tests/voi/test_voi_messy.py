@@ -274,3 +274,48 @@ def test_a_hidden_sheet_of_costs_is_not_used_beside_a_visible_one():
     seen = voi.preview(("model.xlsx", saved(made)))
     np.testing.assert_allclose(seen.costs, COSTS)
     assert any("hidden sheet 'costs' not used" in note for note in seen.notes)
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["(£000)", "Costs, £000s", "in £ thousands", "All costs in £ thousands", "Cost ('000 USD)"],
+)
+def test_costs_in_thousands_by_a_title_are_refused(title):
+    made = three()
+    made["costs"].insert_rows(1)
+    made["costs"]["A1"] = title
+    problem = voi.preview(("model.xlsx", saved(made))).problems[0]
+    assert "costs in thousands" in str(problem)
+
+
+@pytest.mark.parametrize("name", ["Cost {} ('000 USD)", "Cost {} (T€)", "Cost {} (£ thousand)"])
+def test_costs_in_thousands_by_their_names_are_refused(name):
+    problem = voi.preview(("log.xlsx", saved(book((log(cost=name),))))).problems[0]
+    assert "costs in thousands" in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [
+        ("DALY {}", False),
+        ("DALYs_{}", False),
+        ("DALYs averted {}", True),
+        ("QALYs per 1,000 patients {}", False),
+    ],
+)
+def test_dalys_are_effects_only_if_averted(name, fits):
+    effects = EFFECTS.set_axis([name.format(o) for o in EFFECTS], axis=1)
+    for seen in (
+        voi.preview(P, COSTS, effects),
+        voi.preview(("model.xlsx", saved(three(effects=effects)))),
+    ):
+        assert fits or "more are better" in str(seen.problems[0])
+        assert not (fits and any("better" in str(problem) for problem in seen.problems))
+
+
+def test_a_sheet_of_dalys_is_refused():
+    made = three(names=("inputs", "costs", "DALYs"))
+    assert "more are better" in str(voi.preview(("m.xlsx", saved(made))).problems[0])
+    averted = EFFECTS.set_axis([f"averted {o}" for o in EFFECTS], axis=1)
+    made = three(effects=averted, names=("inputs", "costs", "DALYs"))
+    assert "better" not in str(voi.preview(("m.xlsx", saved(made))))

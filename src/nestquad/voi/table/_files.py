@@ -24,6 +24,7 @@ from nestquad.voi.table._tables import (
     aligned,
     blank_places,
     check_names,
+    check_unit,
     clean,
     kind_of_name,
     numbers_rows,
@@ -45,12 +46,6 @@ _SHEETS = {
 }
 # Share of draws that are copies of others, beyond which it is said.
 _COPIES = 0.01
-# Units such as (£000), [k€], in millions.
-_THOUSANDS = re.compile(
-    r"[(\[,][\s£$€]*('?000'?s?|k|m|mn|mio|(in )?(thousand|million)s?)[\s£$€]*[)\]]|"
-    r"[£$€]\s?(k|m|mn|'?000'?s?)\b|\bin (thousand|million)s?\b",
-    re.IGNORECASE,
-)
 
 
 def read_csv(path: Source, kind: str) -> pd.DataFrame:
@@ -280,23 +275,8 @@ def _clean(kind: str, source: Any) -> Cleaned:
         return Cleaned.refused(name, error)
 
 
-def _check_unit(kind: str, argument: str, names: Iterable[str]) -> None:
-    """Refuse costs whose names say thousands or millions."""
-    if kind == "costs" and (unit := next(filter(_THOUSANDS.search, names), "")):
-        raise InputError(
-            argument,
-            f"costs in thousands or millions ({unit})",
-            "costs in full",
-            "Write them in full, as 3600000 for 3.6m, with the sign of the currency alone.",
-        )
-
-
 def _clean_region(name: str, kind: str, region: Region) -> Cleaned:
     """Table of numbers of a region, with notes on the cells around it."""
-    try:
-        _check_unit(kind, name, [name, *map(str, region.frame.columns)])
-    except InputError as error:
-        return Cleaned.refused(name, error)
     table = clean(name, region.frame, kind, region)
     if "" in table.frame.columns or any(p.column == "" and p.row for p in table.problems):
         letter = region.letters.get("", "") or list(region.frame.columns).index("") + 1
@@ -337,7 +317,7 @@ def _clean_together(
     try:
         check_roles(columns or {}, roles)
         for kind, of in columns_by_kind(roles).items():
-            _check_unit(kind, name, of)
+            check_unit(kind, name, list(of))
             letters = {new: region.letters.get(old, "") for old, new in of.items()}
             part = frame[list(of)].set_axis(list(of.values()), axis=1)
             part_region = replace(region, frame=part, letters=letters)

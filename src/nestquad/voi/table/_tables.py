@@ -44,6 +44,25 @@ _RESULT_WORDS = re.compile(
     r"totals?|sum|average|inc|incr|increment|incremental|diff|difference|delta|net|minus|vs|versus",
     re.IGNORECASE,
 )
+# Units such as (£000), [k€], ('000 USD), T€, in £ millions, per 1,000 patients; effects that harm.
+_UNITS = {
+    "costs": (
+        r"[(\[,][\s£$€]*(['’]?000['’]?s?|k|m|mn|mio|(in )?(thousand|million)s?)"
+        r"[\s£$€]*([a-z]{3})?[)\]]|[£$€]\s?(k|m|mn|['’]?000['’]?s?)\b|"
+        r"\b(in|usd|eur|gbp|chf) [£$€]?\s?(thousand|million)s?\b|[£$€]\s?(thousand|million)s?\b|"
+        r"\b[TK](€|EUR)|\bper (1[,. ]?000|thousand)\b",
+        "costs in thousands or millions",
+        "costs in full, of one patient",
+        "Write them in full, as 3600000 for 3.6m, with the sign of the currency alone.",
+    ),
+    "effects": (
+        r"\bper (1[,. ]?000|thousand)\b|"
+        r"^(?!.*(avert|avoid|sav|gain|prevent)).*((?<![a-z])dalys?(?![a-z])|qalys? lost|qaly loss)",
+        "effects of which fewer are better, or of many patients",
+        "effects of one patient, of which more are better",
+        "Give DALYs averted, as differences from one number for all options, and name them so.",
+    ),
+}
 NAME_LETTERS = {"costs": "c", "effects": "[euq]"}
 
 
@@ -103,7 +122,10 @@ def clean(argument: str, table: Any, kind: str, region: Region | None = None) ->
         notes: list[str] = []
         unnamed = bool(frame.attrs.get("unnamed"))
         check_names(argument, frame)
-        frame = _one_kind(_widened(argument, frame, kind, notes), kind, notes)
+        frame = _widened(argument, frame, kind, notes)
+        names = [argument, *notes, *(region.titles if region else ())]
+        frame = _one_kind(frame, kind, notes)
+        check_unit(kind, argument, [*names, *frame.columns])
         is_wide = region is None or len(frame) == len(region.lines)
         if len(frame) < FEWEST_ROWS:
             raise InputError(
@@ -469,6 +491,15 @@ def numbers_rows(name: str, column: pd.Series[Any]) -> bool:
     values = column.to_numpy(dtype=float)
     whole = bool(np.all(values == np.round(values)))
     return (whole and bool(_ROW_NAMES.fullmatch(name))) or _is_permutation(values)
+
+
+def check_unit(kind: str, argument: str, names: Sequence[str]) -> None:
+    """Refuse costs and effects whose names or titles say another unit."""
+    pattern, given, expected, advice = _UNITS.get(kind, ("$^", "", "", ""))
+    says = re.compile(pattern, re.IGNORECASE).search
+    # The sheet DALYs may have columns of DALYs averted.
+    if says(" ".join(names)) and (unit := next(filter(says, names), "")):
+        raise InputError(argument, f"{given} ({unit})", expected, advice)
 
 
 def check_names(argument: str, frame: pd.DataFrame) -> None:
