@@ -319,3 +319,15 @@ def test_a_sheet_of_dalys_is_refused():
     averted = EFFECTS.set_axis([f"averted {o}" for o in EFFECTS], axis=1)
     made = three(effects=averted, names=("inputs", "costs", "DALYs"))
     assert "better" not in str(voi.preview(("m.xlsx", saved(made))))
+
+
+def test_a_cost_without_an_effect_is_said():
+    table = log().assign(**{"Cost Third": COSTS["SoC"] + P["c_drug"]})
+    notes = voi.preview(("log.xlsx", saved(book((table,))))).notes
+    assert any(note.endswith("an effect of that name: 'Cost Third'") for note in notes)
+
+
+def test_numbers_of_draws_that_repeat_are_no_input():
+    inputs = P.assign(Iter=[1, 1, *range(3, N + 1)])
+    problem = voi.preview(inputs, COSTS, EFFECTS).problems[0]
+    assert "'Iter', which does not number the rows" in str(problem)

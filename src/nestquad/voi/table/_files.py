@@ -311,7 +311,7 @@ def _clean_together(
     frame.attrs["draws alone"] = True
     region = replace(region, lines=region.lines[rows], notes=(*region.notes, *left_out))
     roles = assign_roles(frame, columns or {})
-    others = ignored_results(roles, columns or {})
+    others = other_results(roles, columns or {})
     region = replace(region, notes=(*region.notes, *others))
     parts = dict.fromkeys(KINDS, Cleaned(pandas().DataFrame()))
     try:
@@ -446,12 +446,15 @@ def assign_roles(frame: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str
     return {name: given.get(name, role) for name, role in roles.items()}
 
 
-def ignored_results(roles: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
-    """Note on columns that are ignored although their names say costs or effects."""
-    names = [n for n, r in roles.items() if r == IGNORED and n not in given and kind_of_name(n)]
-    if not names:
-        return []
-    return [f"columns ignored as other results: {', '.join(map(repr, names))}"]
+def other_results(roles: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
+    """Notes on columns that are ignored, or inputs, although their names say costs or effects."""
+    notes = {
+        IGNORED: "columns ignored as other results",
+        INPUT: "inputs, since no option has a cost and an effect of that name",
+    }
+    kinds = {n: role for n, role in roles.items() if n not in given and kind_of_name(n)}
+    names = {role: [repr(n) for n in kinds if kinds[n] == role] for role in notes}
+    return [f"{notes[role]}: {', '.join(those)}" for role, those in names.items() if those]
 
 
 def _is_label(column: pd.Series[Any]) -> bool:

@@ -343,12 +343,12 @@ def _without_row_names(
             notes.append(f"the column {quoted} {verb} and is left out")
             frame = frame.drop(columns=name)
             labels.append((counts, column))
-        elif kind != "parameters" and (permuted or numbers):
+        elif (numbers and is_whole) or (kind != "parameters" and (permuted or numbers)):
             why = "counts the rows" if permuted else "does not number the rows, as its name says"
             raise InputError(
                 argument,
                 f"the column {name!r}, which {why}",
-                "a column for each option and nothing else",
+                f"a column for each {'input' if kind == 'parameters' else 'option'}, no other",
                 "If it numbers the draws, call it Iteration, with each number once, or remove it.",
             )
     # Of several, one that merely counts says least.
