@@ -280,10 +280,7 @@ def _with_errors(data: bytes, sheet: str) -> pd.DataFrame:
 
 
 def table_below(top: pd.DataFrame, below: pd.DataFrame, *, lettered: bool = False) -> Region:
-    """Table of the cells `below` a header, which is the last row of `top`.
-
-    Cells outside the table, blank rows and repeated headers are left out and noted.
-    """
+    """Table of the cells `below` a header, the last row of `top`, with notes on cells left out."""
     header, width = len(top) - 1, below.shape[1]
     top = top.reindex(columns=range(width))
     filled, numeric, body, _ = _masks(below)
@@ -298,7 +295,6 @@ def table_below(top: pd.DataFrame, below: pd.DataFrame, *, lettered: bool = Fals
     within = (rows >= first) & ((rows <= last) | numeric[rows].any(axis=1))
     draws = rows[within & ~repeated]
     blanks = np.setdiff1d(np.arange(first, last + 1), rows) + header + 2
-    blank = len(blanks)
     filled[np.ix_(np.concatenate((draws, rows[repeated])), np.array(kept, dtype=int))] = False
     above = top.notna().to_numpy(copy=True)
     above[header, kept] = False
@@ -307,7 +303,8 @@ def table_below(top: pd.DataFrame, below: pd.DataFrame, *, lettered: bool = Fals
     more = len(outside) - LAYOUT.quoted
     quoted = ", ".join(outside[: LAYOUT.quoted]) + (f" and {more:,} more" if more > 0 else "")
     notes = [f"outside the table: {quoted}"] if outside else []
-    notes += [f"{blank:,} blank row{'s' * (blank > 1)} left out"] if blank else []
+    left_out = f"{len(blanks):,} blank row{'s' * (len(blanks) > 1)} left out"
+    notes += [left_out] if len(blanks) else []
     notes += [f"{repeated.sum():,} repeated header left out"] if repeated.any() else []
     frame = below.iloc[draws, kept].reset_index(drop=True).set_axis(names, axis=1)
     letters = {name: _letter(j) for name, j in zip(names, kept, strict=True)} if lettered else {}
@@ -395,12 +392,7 @@ def _quoted(cells: pd.DataFrame, mask: Any, line: int, lettered: bool) -> Iterat
 
 
 def summary_rows(frame: pd.DataFrame) -> dict[int, str]:
-    """Rows of means, totals and the like, and the word for each.
-
-    A summary is recognized by its label, or at either end of the draws by its numbers: a row of
-    means, sums, standard deviations or quantiles of all rows beyond it, in a block of summaries or
-    rounded.
-    """
+    """Rows of means, totals and the like, by a label or by their numbers, and the word for each."""
     rows = dict(_labelled(frame))
     draws = np.array([i for i in range(len(frame)) if i not in rows])
     # Integers beyond the range of floats are read as texts.
@@ -427,10 +419,7 @@ def summary_rows(frame: pd.DataFrame) -> dict[int, str]:
 
 
 def _labelled(frame: pd.DataFrame) -> Iterator[tuple[int, str]]:
-    """Rows with a label such as Mean in a column of numbers, and the label.
-
-    In a column that numbers the draws, any text is a label: 97.5 %, Deterministic.
-    """
+    """Rows with a label such as Mean, or any text in a column that numbers draws, and the label."""
     for j, name in enumerate(frame.columns):
         column = frame.iloc[:, j]
         if column.dtype.kind in "fiub" or not len(column):

@@ -189,7 +189,8 @@ def aligned(
     by_index = all(name in indexed for name, labels in every.items() if labels is not None)
     is_index = to is None or to.name == "index"
     to = to if by_index or not is_index else None
-    if by_index := by_index and is_index:
+    by_index = by_index and is_index
+    if by_index and (to is not None or all(x is None or _is_in_order(x) for x in every.values())):
         counts = pandas().Index(np.arange(1.0, len(next(iter(tables.values()))) + 1))
         every |= {name: counts for name in indexed if every[name] is None}
     names = {name: labels for name, labels in every.items() if labels is not None}
@@ -231,7 +232,7 @@ def aligned(
         )
     if bare and notes:
         notes.append(f"rows of {' and '.join(bare)}, which have no names, are taken in that order")
-    return moved, notes, target.rename("index" if by_index else None)
+    return moved, notes, target.rename("index" if by_index and target.dtype.kind == "f" else None)
 
 
 def blank_places(lines: Indices, blanks: Sequence[int]) -> tuple[int, ...]:
@@ -436,10 +437,7 @@ def _texts(column: pd.Series[Any]) -> pd.Series[str]:
 
 
 def _levels(column: pd.Series[Any], few: int | None = None) -> tuple[str, ...]:
-    """Levels of a column of texts, most frequent first; none where cells are numbers or missing.
-
-    A level needs ten rows on average for its mean to be an estimate.
-    """
+    """Levels of a column of texts, most frequent first; none below ten rows each on average."""
     if column.dtype.kind in "fiub" or bool(column.isna().any()):
         return ()
     levels = tuple(_texts(column).value_counts().index)
