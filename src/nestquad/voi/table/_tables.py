@@ -167,7 +167,7 @@ def clean(argument: str, table: Any, kind: str, region: Region | None = None) ->
     if region is not None and is_wide and not frame.attrs.get("labelled"):
         places = blank_places(region.lines[rows], region.blanks)
         labels = np.arange(len(rows)) + np.searchsorted(places, np.arange(len(rows)), side="right")
-        cleaned.index = pandas().Index(labels) if places else cleaned.index
+        cleaned.index = pandas().Index(labels + 1) if places else cleaned.index
     cleaned.attrs["counted"] = bool(frame.attrs.get("counted"))
     cleaned.attrs["indexed"] = not unnamed and not frame.attrs.get("labelled")
     return Cleaned(cleaned, tuple(problems))
