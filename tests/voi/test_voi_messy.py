@@ -254,3 +254,80 @@ def test_a_block_pasted_twice_is_said():
     twice = pd.concat([log(), log()], ignore_index=True)
     seen = voi.preview(("twice.xlsx", saved(book((twice,)))))
     assert "120 draws are copies of others: was a block pasted twice?" in seen.notes
+
+
+@pytest.mark.parametrize(("costs", "effects"), [(9, 9), (9, 5), (9, None)])
+def test_blank_rows_are_the_same_in_all_tables(costs, effects):
+    made = three()
+    blanks = {"inputs": 9, "costs": costs, "QALYs": effects}
+    for sheet, line in blanks.items():
+        if line:
+            made[sheet].insert_rows(line)
+    seen = voi.preview(("model.xlsx", saved(made)))
+    assert bool(seen.problems) == (len(set(blanks.values())) > 1)
+    assert not seen.problems or "blank rows" in str(seen.problems[0])
+
+
+def test_a_hidden_sheet_of_costs_is_not_used_beside_a_visible_one():
+    made = book(inputs=P, costs=COSTS + 1, costs_v2=COSTS, QALYs=EFFECTS)
+    made["costs"].sheet_state = "hidden"
+    seen = voi.preview(("model.xlsx", saved(made)))
+    np.testing.assert_allclose(seen.costs, COSTS)
+    assert any("hidden sheet 'costs' not used" in note for note in seen.notes)
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["(£000)", "Costs, £000s", "in £ thousands", "All costs in £ thousands", "Cost ('000 USD)"],
+)
+def test_costs_in_thousands_by_a_title_are_refused(title):
+    made = three()
+    made["costs"].insert_rows(1)
+    made["costs"]["A1"] = title
+    problem = voi.preview(("model.xlsx", saved(made))).problems[0]
+    assert "costs in thousands" in str(problem)
+
+
+@pytest.mark.parametrize("name", ["Cost {} ('000 USD)", "Cost {} (T€)", "Cost {} (£ thousand)"])
+def test_costs_in_thousands_by_their_names_are_refused(name):
+    problem = voi.preview(("log.xlsx", saved(book((log(cost=name),))))).problems[0]
+    assert "costs in thousands" in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [
+        ("DALY {}", False),
+        ("DALYs_{}", False),
+        ("DALYs averted {}", True),
+        ("QALYs per 1,000 patients {}", False),
+    ],
+)
+def test_dalys_are_effects_only_if_averted(name, fits):
+    effects = EFFECTS.set_axis([name.format(o) for o in EFFECTS], axis=1)
+    for seen in (
+        voi.preview(P, COSTS, effects),
+        voi.preview(("model.xlsx", saved(three(effects=effects)))),
+    ):
+        assert fits or "more are better" in str(seen.problems[0])
+        assert not (fits and any("better" in str(problem) for problem in seen.problems))
+
+
+def test_a_sheet_of_dalys_is_refused():
+    made = three(names=("inputs", "costs", "DALYs"))
+    assert "more are better" in str(voi.preview(("m.xlsx", saved(made))).problems[0])
+    averted = EFFECTS.set_axis([f"averted {o}" for o in EFFECTS], axis=1)
+    made = three(effects=averted, names=("inputs", "costs", "DALYs"))
+    assert "better" not in str(voi.preview(("m.xlsx", saved(made))))
+
+
+def test_a_cost_without_an_effect_is_said():
+    table = log().assign(**{"Cost Third": COSTS["SoC"] + P["c_drug"]})
+    notes = voi.preview(("log.xlsx", saved(book((table,))))).notes
+    assert any(note.endswith("an effect of that name: 'Cost Third'") for note in notes)
+
+
+def test_numbers_of_draws_that_repeat_are_no_input():
+    inputs = P.assign(Iter=[1, 1, *range(3, N + 1)])
+    problem = voi.preview(inputs, COSTS, EFFECTS).problems[0]
+    assert "'Iter', which does not number the rows" in str(problem)

@@ -357,3 +357,18 @@ def test_what_is_refused(call, words):
     with pytest.raises(nq.NestquadError) as caught:
         call()
     assert words in str(caught.value)
+
+
+def test_inputs_follow_the_index_of_outputs():
+    rng = np.random.default_rng(2)
+    p = pd.DataFrame({"a": rng.normal(0, 1, 400), "b": rng.normal(0, 1, 400)})
+    benefit = pd.DataFrame({"old": 0.0, "new": p["a"]})
+    expected = voi.evppi(benefit, p, "a")["evppi"].to_numpy()
+    shuffled = p.sample(frac=1, random_state=0)
+    for outputs, inputs in ((benefit, shuffled), (benefit.loc[shuffled.index], p)):
+        assert voi.evppi(outputs, inputs, "a")["evppi"].to_numpy() == pytest.approx(expected)
+    with pytest.raises(nq.InputError, match="names of rows"):
+        voi.evppi(benefit, p.set_axis(range(7, 407)), "a")
+    # A matrix has no index.
+    values = voi.evppi(benefit.loc[shuffled.index].to_numpy(), shuffled, "a")["evppi"].to_numpy()
+    assert values == pytest.approx(expected, rel=0.05)

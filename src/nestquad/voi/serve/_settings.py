@@ -87,10 +87,8 @@ class Settings:
 
     @classmethod
     def _of(cls, given: Mapping[str, Any]) -> Settings:
-        wtp, studies = (
-            amount("wtp", given.get("wtp")),
-            [*map(_study, given.get("studies") or ())],
-        )
+        wtp = amount("wtp", given.get("wtp"))
+        studies = [*map(_study, given.get("studies") or ())]
         center = _optional("center", given.get("center"))
         return cls(
             wtp=wtp,

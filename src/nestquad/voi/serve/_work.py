@@ -193,10 +193,7 @@ def _unmatched(seen: voi.Preview) -> dict[str, list[str]] | None:
 
 
 class _Answers(dict[Any, list[Answer]]):
-    """Answers of regressions, kept in a file: a cancelled or reloaded analysis continues.
-
-    One line for each set, after a line that says for which tables, range and versions they hold.
-    """
+    """Answers of regressions in a file, a line each, below one on the tables that they hold for."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         from nestquad import __version__

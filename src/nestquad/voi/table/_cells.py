@@ -72,8 +72,8 @@ class Region:
     """A table as it stands in a file or on a sheet.
 
     Cells below the header, the line of each row from 1, the line of the header, letters of columns
-    by name (of sheets), notes on cells and rows that are left out, and the decimal mark, "" where
-    no cell shows it.
+    by name (of sheets), notes on cells and rows that are left out, the decimal mark, "" where no
+    cell shows it, lines of blank rows, and texts above the header.
     """
 
     frame: pd.DataFrame
@@ -83,6 +83,8 @@ class Region:
     notes: tuple[str, ...] = ()
     decimal: str = ""
     is_hidden: bool = False
+    blanks: tuple[int, ...] = ()
+    titles: tuple[str, ...] = ()
 
 
 def is_workbook(name: str, data: bytes) -> bool:
@@ -196,7 +198,8 @@ def read_sheets(file: str, data: bytes) -> dict[str, Region]:
     if data[:2] != b"PK":
         return regions
     with unpacking("workbook", "an .xlsx workbook"):
-        return {sheet: _with_hidden(regions[sheet], *h) for sheet, h in _hidden(data).items()}
+        hidden = _hidden(data)
+    return _visible({sheet: _with_hidden(regions[sheet], *h) for sheet, h in hidden.items()})
 
 
 def _hidden(data: bytes) -> dict[str, tuple[bool, set[str], int]]:
@@ -228,6 +231,17 @@ def _with_hidden(region: Region, is_hidden: bool, columns: set[str], rows: int) 
     notes = [f"hidden columns are read: {', '.join(map(repr, names))}"] if names else []
     notes += [f"{rows:,} hidden rows are read"] if rows and region.frame.size else []
     return replace(region, is_hidden=is_hidden, notes=(*region.notes, *notes))
+
+
+def _visible(regions: dict[str, Region]) -> dict[str, Region]:
+    """Visible sheets, where there are any; the largest table has a note on the others."""
+    hidden = [s for s, region in regions.items() if region.is_hidden and region.frame.size]
+    visible = {s: region for s, region in regions.items() if not region.is_hidden}
+    if hidden and visible:
+        largest = max(visible, key=lambda sheet: visible[sheet].frame.size)
+        note = f"hidden sheet {', '.join(map(repr, hidden))} not used"
+        visible[largest] = replace(visible[largest], notes=(note, *visible[largest].notes))
+    return visible or regions
 
 
 def _on_sheet(data: bytes, sheet: str, cells: pd.DataFrame) -> Region:
@@ -266,10 +280,7 @@ def _with_errors(data: bytes, sheet: str) -> pd.DataFrame:
 
 
 def table_below(top: pd.DataFrame, below: pd.DataFrame, *, lettered: bool = False) -> Region:
-    """Table of the cells `below` a header, which is the last row of `top`.
-
-    Cells outside the table, blank rows and repeated headers are left out and noted.
-    """
+    """Table of the cells `below` a header, the last row of `top`, with notes on cells left out."""
     header, width = len(top) - 1, below.shape[1]
     top = top.reindex(columns=range(width))
     filled, numeric, body, _ = _masks(below)
@@ -283,7 +294,7 @@ def table_below(top: pd.DataFrame, below: pd.DataFrame, *, lettered: bool = Fals
     first, last = (inside[0], inside[-1]) if inside.size else (0, -1)
     within = (rows >= first) & ((rows <= last) | numeric[rows].any(axis=1))
     draws = rows[within & ~repeated]
-    blank = int(last - first + 1 - np.sum((rows >= first) & (rows <= last)))
+    blanks = np.setdiff1d(np.arange(first, last + 1), rows) + header + 2
     filled[np.ix_(np.concatenate((draws, rows[repeated])), np.array(kept, dtype=int))] = False
     above = top.notna().to_numpy(copy=True)
     above[header, kept] = False
@@ -292,11 +303,14 @@ def table_below(top: pd.DataFrame, below: pd.DataFrame, *, lettered: bool = Fals
     more = len(outside) - LAYOUT.quoted
     quoted = ", ".join(outside[: LAYOUT.quoted]) + (f" and {more:,} more" if more > 0 else "")
     notes = [f"outside the table: {quoted}"] if outside else []
-    notes += [f"{blank:,} blank row{'s' * (blank > 1)} left out"] if blank else []
+    left_out = f"{len(blanks):,} blank row{'s' * (len(blanks) > 1)} left out"
+    notes += [left_out] if len(blanks) else []
     notes += [f"{repeated.sum():,} repeated header left out"] if repeated.any() else []
     frame = below.iloc[draws, kept].reset_index(drop=True).set_axis(names, axis=1)
     letters = {name: _letter(j) for name, j in zip(names, kept, strict=True)} if lettered else {}
-    return Region(frame.infer_objects(), draws + header + 2, header + 1, letters, tuple(notes))
+    titles = tuple(one_line(x) for x in top.iloc[:header].stack() if isinstance(x, str))
+    region = Region(frame.infer_objects(), draws + header + 2, header + 1, letters, tuple(notes))
+    return replace(region, blanks=tuple(map(int, blanks)), titles=titles)
 
 
 def _masks(cells: pd.DataFrame) -> tuple[Any, Any, Any, float]:
@@ -378,12 +392,7 @@ def _quoted(cells: pd.DataFrame, mask: Any, line: int, lettered: bool) -> Iterat
 
 
 def summary_rows(frame: pd.DataFrame) -> dict[int, str]:
-    """Rows of means, totals and the like, and the word for each.
-
-    A summary is recognized by its label, or at either end of the draws by its numbers: a row of
-    means, sums, standard deviations or quantiles of all rows beyond it, in a block of summaries or
-    rounded.
-    """
+    """Rows of means, totals and the like, by a label or by their numbers, and the word for each."""
     rows = dict(_labelled(frame))
     draws = np.array([i for i in range(len(frame)) if i not in rows])
     # Integers beyond the range of floats are read as texts.
@@ -410,10 +419,7 @@ def summary_rows(frame: pd.DataFrame) -> dict[int, str]:
 
 
 def _labelled(frame: pd.DataFrame) -> Iterator[tuple[int, str]]:
-    """Rows with a label such as Mean in a column of numbers, and the label.
-
-    In a column that numbers the draws, any text is a label: 97.5 %, Deterministic.
-    """
+    """Rows with a label such as Mean, or any text in a column that numbers draws, and the label."""
     for j, name in enumerate(frame.columns):
         column = frame.iloc[:, j]
         if column.dtype.kind in "fiub" or not len(column):

@@ -79,10 +79,7 @@ def _sizes(benefits: Array) -> Array:
 
 
 def mean_row(name: str, values: Array, size: Any) -> dict[str, Any]:
-    """Means over the last axis with standard errors and 95 % intervals.
-
-    `size` is that of the numbers subtracted.
-    """
+    """Means over the last axis, errors and intervals; `size` is that of the numbers subtracted."""
     mean, se = values.mean(axis=-1), values.std(axis=-1, ddof=1) / np.sqrt(values.shape[-1])
     se = np.where(se < 1e-12 * size, 0.0, se)  # a constant difference leaves rounding errors
     half = NORMAL_95 * se

@@ -183,10 +183,7 @@ class SurvivalTrial(_Trial):
             vars(self)[name] = number(name, getattr(self, name))
 
     def _arm(self, inputs: pd.DataFrame, j: int, size: int, rng: np.random.Generator) -> Array:
-        """Share of events and mean of t^shape: together sufficient for λ.
-
-        t^shape is exponential with rate λ and censored at follow_up^shape.
-        """
+        """Share of events and mean of t^shape, exponential with rate λ and censored: sufficient."""
         rate = _column(inputs, self.pars[j], "rates that are not negative", 0.0)
         end = self.follow_up**self.shape
         events, time = np.zeros(len(rate)), np.zeros(len(rate))

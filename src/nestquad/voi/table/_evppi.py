@@ -262,11 +262,7 @@ def _unseen_loss(benefits: Array, default: int) -> float:
 def value_of_knowing(
     outputs: Outputs, known: pd.DataFrame, rng: np.random.Generator, *, check: bool = True
 ) -> list[Answer]:
-    """Value of knowing these columns (parameters, or summaries of a study), by wtp.
-
-    With `check`, residuals of neighbors are compared, and sets of two or more are fitted by
-    boosted trees as well where scikit-learn is installed.
-    """
+    """Value of knowing these columns (parameters, or summaries of a study), by wtp."""
     usable, left_out = columns_to_use(known)
     flags = tuple(left_out.values())
     if outputs.n_rows < max(SETTINGS.few_rows, SETTINGS.few_rows_each * len(usable)):
@@ -307,11 +303,7 @@ def value_of_knowing(
 def _sampling_error(
     outputs: Outputs, regression: Regression, wtp: float, observed: Array, fitted: Array
 ) -> float:
-    """Standard error of the estimate by the influence of each row on it (delta method).
-
-    A row counts by its own gain, and by the effect of its residual on fits where the choice
-    changes.
-    """
+    """Standard error of the estimate by the influence of each row on it (delta method)."""
     default = int(observed.mean(axis=0).argmax())
     changed = np.zeros_like(fitted)
     changed[np.arange(len(fitted)), fitted.argmax(axis=1)] = 1.0

@@ -22,7 +22,9 @@ from nestquad.voi.table._tables import (
     Cleaned,
     Problem,
     aligned,
+    blank_places,
     check_names,
+    check_unit,
     clean,
     kind_of_name,
     numbers_rows,
@@ -44,12 +46,6 @@ _SHEETS = {
 }
 # Share of draws that are copies of others, beyond which it is said.
 _COPIES = 0.01
-# Units such as (£000), [k€], in millions.
-_THOUSANDS = re.compile(
-    r"[(\[,][\s£$€]*('?000'?s?|k|m|mn|mio|(in )?(thousand|million)s?)[\s£$€]*[)\]]|"
-    r"[£$€]\s?(k|m|mn|'?000'?s?)\b|\bin (thousand|million)s?\b",
-    re.IGNORECASE,
-)
 
 
 def read_csv(path: Source, kind: str) -> pd.DataFrame:
@@ -279,23 +275,8 @@ def _clean(kind: str, source: Any) -> Cleaned:
         return Cleaned.refused(name, error)
 
 
-def _check_unit(kind: str, argument: str, names: Iterable[str]) -> None:
-    """Refuse costs whose names say thousands or millions."""
-    if kind == "costs" and (unit := next(filter(_THOUSANDS.search, names), "")):
-        raise InputError(
-            argument,
-            f"costs in thousands or millions ({unit})",
-            "costs in full",
-            "Write them in full, as 3600000 for 3.6m, with the sign of the currency alone.",
-        )
-
-
 def _clean_region(name: str, kind: str, region: Region) -> Cleaned:
     """Table of numbers of a region, with notes on the cells around it."""
-    try:
-        _check_unit(kind, name, [name, *map(str, region.frame.columns)])
-    except InputError as error:
-        return Cleaned.refused(name, error)
     table = clean(name, region.frame, kind, region)
     if "" in table.frame.columns or any(p.column == "" and p.row for p in table.problems):
         letter = region.letters.get("", "") or list(region.frame.columns).index("") + 1
@@ -330,13 +311,13 @@ def _clean_together(
     frame.attrs["draws alone"] = True
     region = replace(region, lines=region.lines[rows], notes=(*region.notes, *left_out))
     roles = assign_roles(frame, columns or {})
-    others = ignored_results(roles, columns or {})
+    others = other_results(roles, columns or {})
     region = replace(region, notes=(*region.notes, *others))
     parts = dict.fromkeys(KINDS, Cleaned(pandas().DataFrame()))
     try:
         check_roles(columns or {}, roles)
         for kind, of in columns_by_kind(roles).items():
-            _check_unit(kind, name, of)
+            check_unit(kind, name, list(of))
             letters = {new: region.letters.get(old, "") for old, new in of.items()}
             part = frame[list(of)].set_axis(list(of.values()), axis=1)
             part_region = replace(region, frame=part, letters=letters)
@@ -361,15 +342,15 @@ def _joined(regions: Mapping[str, Region]) -> Region:
     Columns of one name that differ between sheets, as with a sheet for each option, get the names
     of their sheets.
     """
-    hidden = [s for s, region in regions.items() if region.is_hidden and region.frame.size]
-    if visible := {s: region for s, region in regions.items() if not region.is_hidden}:
-        regions = visible
     if not regions:
         raise InputError("workbook", "no table", "a header and one row for each draw")
     largest = max(regions, key=lambda sheet: regions[sheet].frame.size)
     first = regions[largest]
     used = [s for s, other in regions.items() if len(other.frame) == len(first.frame) > 0]
     used = sorted(used or [largest], key=lambda sheet: sheet != largest)
+    if len({blank_places(regions[s].lines, regions[s].blanks) for s in used}) > 1:
+        given = f"blank rows at different places on the sheets {', '.join(map(repr, used))}"
+        raise InputError("workbook", given, "row i of every table is the same draw")
     columns = [(s, str(c), regions[s].frame[c]) for s in used for c in regions[s].frame.columns]
     joined: dict[str, Any] = {}
     for sheet, name, column in columns:
@@ -379,7 +360,6 @@ def _joined(regions: Mapping[str, Region]) -> Region:
     left = [sheet for sheet in regions if sheet not in used]
     notes = [f"sheet {' and '.join(map(repr, used))} used"] if len(regions) > 1 else []
     notes += [f"sheet {', '.join(map(repr, left))} not used"] if left else []
-    notes += [f"hidden sheet {', '.join(map(repr, hidden))} not used"] if visible and hidden else []
     if len(used) == 1:
         return replace(first, notes=(*notes, *first.notes))
     frame = pandas().DataFrame(joined)
@@ -466,12 +446,15 @@ def assign_roles(frame: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str
     return {name: given.get(name, role) for name, role in roles.items()}
 
 
-def ignored_results(roles: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
-    """Note on columns that are ignored although their names say costs or effects."""
-    names = [n for n, r in roles.items() if r == IGNORED and n not in given and kind_of_name(n)]
-    if not names:
-        return []
-    return [f"columns ignored as other results: {', '.join(map(repr, names))}"]
+def other_results(roles: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
+    """Notes on columns that are ignored, or inputs, although their names say costs or effects."""
+    notes = {
+        IGNORED: "columns ignored as other results",
+        INPUT: "inputs, since no option has a cost and an effect of that name",
+    }
+    kinds = {n: role for n, role in roles.items() if n not in given and kind_of_name(n)}
+    names = {role: [repr(n) for n in kinds if kinds[n] == role] for role in notes}
+    return [f"{notes[role]}: {', '.join(those)}" for role, those in names.items() if those]
 
 
 def _is_label(column: pd.Series[Any]) -> bool:

@@ -64,10 +64,7 @@ def unpacking(name: str, expected: str) -> Iterator[None]:
 
 
 def check_archive(name: str, archive: zipfile.ZipFile) -> None:
-    """Refuse an archive that unpacks to more than its limit.
-
-    The sizes of its table of contents are binding: `zipfile` reads no further.
-    """
+    """Refuse an archive that unpacks to more than its limit, by its contents, which bind."""
     parts = archive.infolist()
     size = sum(part.file_size for part in parts)
     if len(parts) > _MOST_PARTS or size > MOST_UNPACKED:
@@ -80,10 +77,7 @@ def check_archive(name: str, archive: zipfile.ZipFile) -> None:
 
 
 def _cells_of(name: str, sheet: IO[bytes], before: int) -> int:
-    """Cells of the rectangle that holds all cells of a sheet, as readers allocate it.
-
-    Cells say where they are, or follow one another; too many are refused where they begin.
-    """
+    """Cells of the rectangle that holds all cells of a sheet, as readers allocate it."""
     from openpyxl.utils.cell import coordinate_to_tuple
 
     rows = columns = row = column = 0

@@ -166,10 +166,7 @@ class Outputs:
 
     @cached_property
     def increments(self) -> Array:
-        """Responses of the regression, (n, q): outputs of every option minus the first.
-
-        Common parts of the options cancel, noise included.
-        """
+        """Responses (n, q) of the regression: outputs of every option minus the first."""
         tables = [self.net_benefit] if self.net_benefit is not None else [self.costs, self.effects]
         return np.column_stack([table[:, 1:] - table[:, :1] for table in tables])
 
@@ -271,14 +268,6 @@ def _check_distinct(frames: Mapping[str, pd.DataFrame]) -> None:
         )
 
 
-def swapped_names(costs: Sequence[str], effects: Sequence[str]) -> InputError | None:
-    """Error where the names of costs say effects, or the names of effects say costs."""
-    kinds = [{kind_of_name(name) for name in names} for names in (costs, effects)]
-    if kinds[0] == {"effects"} or kinds[1] == {"costs"}:
-        return _swapped(f"costs of {', '.join(costs)} and effects of {', '.join(effects)}")
-    return None
-
-
 def _swapped(given: str) -> InputError:
     return InputError(
         "costs and effects",
@@ -294,8 +283,9 @@ def _check_swapped(costs: pd.DataFrame, effects: pd.DataFrame, wtp: Array) -> No
     In a decision the increments of costs and the value of increments of effects are comparable;
     orders of magnitude between them are accepted where exchanged tables would differ as widely.
     """
-    if error := swapped_names(list(map(str, costs.columns)), list(map(str, effects.columns))):
-        raise error
+    names = [list(map(str, table.columns)) for table in (costs, effects)]
+    if {*map(kind_of_name, names[0])} == {"effects"} or {*map(kind_of_name, names[1])} == {"costs"}:
+        raise _swapped(f"costs of {', '.join(names[0])} and effects of {', '.join(names[1])}")
     k = float(np.median(wtp))
     sizes = [float(np.abs(np.diff(table.to_numpy(), axis=1)).mean()) for table in (costs, effects)]
     if k <= 0 or min(sizes) <= 0:

@@ -384,11 +384,7 @@ def fit(
 
 
 def draw(fitted: Fit, gram: Array, floor: Array, normals: Array) -> Array:
-    """Coefficients (p, k) from the posterior, of standard normals (p, k).
-
-    `floor` (p,) are the least prior variances: a line whose fitted variance is
-    zero keeps an uncertainty in the draws.
-    """
+    """Coefficients (p, k) from the posterior, with prior variances of at least `floor` (p,)."""
     if fitted.scale == 0.0:
         return np.repeat(fitted.coefficients[:, None], normals.shape[1], axis=1)
     prior = np.maximum(fitted.prior, floor)

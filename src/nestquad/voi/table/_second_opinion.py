@@ -37,10 +37,7 @@ def has_trees() -> bool:
 
 
 def stacked(outputs: Array, inputs: Array, fold: Indices, held_out: Array) -> Array:
-    """Conditional means (n, q) from trees and the given held-out ones, fold by fold.
-
-    Weights are by nonnegative least squares on the held-out rows, three numbers for each output.
-    """
+    """Conditional means (n, q): trees and `held_out` stacked by nonnegative least squares."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     combined = np.empty_like(outputs)

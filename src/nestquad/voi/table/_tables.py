@@ -6,7 +6,7 @@ Every conversion is noted, ambiguity is refused, and errors name the cell.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,25 @@ _RESULT_WORDS = re.compile(
     r"totals?|sum|average|inc|incr|increment|incremental|diff|difference|delta|net|minus|vs|versus",
     re.IGNORECASE,
 )
+# Units such as (£000), [k€], ('000 USD), T€, in £ millions, per 1,000 patients; effects that harm.
+_UNITS = {
+    "costs": (
+        r"[(\[,][\s£$€]*(['’]?000['’]?s?|k|m|mn|mio|(in )?(thousand|million)s?)"
+        r"[\s£$€]*([a-z]{3})?[)\]]|[£$€]\s?(k|m|mn|['’]?000['’]?s?)\b|"
+        r"\b(in|usd|eur|gbp|chf) [£$€]?\s?(thousand|million)s?\b|[£$€]\s?(thousand|million)s?\b|"
+        r"\b[TK](€|EUR)|\bper (1[,. ]?000|thousand)\b",
+        "costs in thousands or millions",
+        "costs in full, of one patient",
+        "Write them in full, as 3600000 for 3.6m, with the sign of the currency alone.",
+    ),
+    "effects": (
+        r"\bper (1[,. ]?000|thousand)\b|"
+        r"^(?!.*(avert|avoid|sav|gain|prevent)).*((?<![a-z])dalys?(?![a-z])|qalys? lost|qaly loss)",
+        "effects of which fewer are better, or of many patients",
+        "effects of one patient, of which more are better",
+        "Give DALYs averted, as differences from one number for all options, and name them so.",
+    ),
+}
 NAME_LETTERS = {"costs": "c", "effects": "[euq]"}
 
 
@@ -103,7 +122,11 @@ def clean(argument: str, table: Any, kind: str, region: Region | None = None) ->
         notes: list[str] = []
         unnamed = bool(frame.attrs.get("unnamed"))
         check_names(argument, frame)
-        frame = _one_kind(_widened(argument, frame, kind, notes), kind, notes)
+        frame = _widened(argument, frame, kind, notes)
+        names = [argument, *notes, *(region.titles if region else ())]
+        frame = _one_kind(frame, kind, notes)
+        check_unit(kind, argument, [*names, *frame.columns])
+        is_wide = region is None or len(frame) == len(region.lines)
         if len(frame) < FEWEST_ROWS:
             raise InputError(
                 argument,
@@ -140,7 +163,13 @@ def clean(argument: str, table: Any, kind: str, region: Region | None = None) ->
                   for name in results]  # fmt: skip
         cleaned = cleaned.drop(columns=results)
     cleaned.attrs = {"notes": tuple(notes), "categories": categories, "unnamed": unnamed}
+    # Rows of a file without names keep their places, so that blank rows have to be the same.
+    if region is not None and is_wide and not frame.attrs.get("labelled"):
+        places = blank_places(region.lines[rows], region.blanks)
+        labels = np.arange(len(rows)) + np.searchsorted(places, np.arange(len(rows)), side="right")
+        cleaned.index = pandas().Index(labels + 1) if places else cleaned.index
     cleaned.attrs["counted"] = bool(frame.attrs.get("counted"))
+    cleaned.attrs["indexed"] = not unnamed and not frame.attrs.get("labelled")
     return Cleaned(cleaned, tuple(problems))
 
 
@@ -155,6 +184,15 @@ def aligned(
     """
     check_rows({name: len(table) for name, table in tables.items()})
     every = {name: _row_names(table) for name, table in tables.items()}
+    # Where no column names rows, a default index is the names 1 … n.
+    indexed = {name for name, table in tables.items() if table.attrs.get("indexed")}
+    by_index = all(name in indexed for name, labels in every.items() if labels is not None)
+    is_index = to is None or to.name == "index"
+    to = to if by_index or not is_index else None
+    by_index = by_index and is_index
+    if by_index and (to is not None or all(x is None or _is_in_order(x) for x in every.values())):
+        counts = pandas().Index(np.arange(1.0, len(next(iter(tables.values()))) + 1))
+        every |= {name: counts for name in indexed if every[name] is None}
     names = {name: labels for name, labels in every.items() if labels is not None}
     first, target = ("outputs", to) if to is not None else next(iter(names.items()), ("", None))
     if target is None:
@@ -173,7 +211,8 @@ def aligned(
                 f"{first} and {name}",
                 f"names of rows that one of them has and the other has not{such}",
                 "the same draws in every table",
-                "Are they from different runs? If row i is the same draw, remove the names.",
+                "Are they from different runs, or blank rows at different places? If row i is the "
+                "same draw, remove the names (an index: reset_index).",
             )
         if not target.is_unique:
             raise InputError(
@@ -193,7 +232,12 @@ def aligned(
         )
     if bare and notes:
         notes.append(f"rows of {' and '.join(bare)}, which have no names, are taken in that order")
-    return moved, notes, target
+    return moved, notes, target.rename("index" if by_index and target.dtype.kind == "f" else None)
+
+
+def blank_places(lines: Indices, blanks: Sequence[int]) -> tuple[int, ...]:
+    """Number of draws above each blank line that is among the lines of draws."""
+    return tuple(int(np.searchsorted(lines, x)) for x in blanks if lines[0] < x < lines[-1])
 
 
 def check_rows(counts: Mapping[str, int]) -> None:
@@ -300,12 +344,12 @@ def _without_row_names(
             notes.append(f"the column {quoted} {verb} and is left out")
             frame = frame.drop(columns=name)
             labels.append((counts, column))
-        elif kind != "parameters" and (permuted or numbers):
+        elif (numbers and is_whole) or (kind != "parameters" and (permuted or numbers)):
             why = "counts the rows" if permuted else "does not number the rows, as its name says"
             raise InputError(
                 argument,
                 f"the column {name!r}, which {why}",
-                "a column for each option and nothing else",
+                f"a column for each {'input' if kind == 'parameters' else 'option'}, no other",
                 "If it numbers the draws, call it Iteration, with each number once, or remove it.",
             )
     # Of several, one that merely counts says least.
@@ -334,6 +378,7 @@ def without_summaries(
 def _named(frame: pd.DataFrame, names: Any) -> pd.DataFrame:
     """Table with names of rows; names that count the rows leave a default index."""
     frame = frame.set_axis(pandas().Index(names), axis=0)
+    frame.attrs = {**frame.attrs, "labelled": True}
     if frame.index.dtype.kind in "fiu" and _is_count(frame.index.to_numpy()):
         frame = frame.reset_index(drop=True)
         frame.attrs = {**frame.attrs, "counted": True}
@@ -392,10 +437,7 @@ def _texts(column: pd.Series[Any]) -> pd.Series[str]:
 
 
 def _levels(column: pd.Series[Any], few: int | None = None) -> tuple[str, ...]:
-    """Levels of a column of texts, most frequent first; none where cells are numbers or missing.
-
-    A level needs ten rows on average for its mean to be an estimate.
-    """
+    """Levels of a column of texts, most frequent first; none below ten rows each on average."""
     if column.dtype.kind in "fiub" or bool(column.isna().any()):
         return ()
     levels = tuple(_texts(column).value_counts().index)
@@ -447,6 +489,15 @@ def numbers_rows(name: str, column: pd.Series[Any]) -> bool:
     values = column.to_numpy(dtype=float)
     whole = bool(np.all(values == np.round(values)))
     return (whole and bool(_ROW_NAMES.fullmatch(name))) or _is_permutation(values)
+
+
+def check_unit(kind: str, argument: str, names: Sequence[str]) -> None:
+    """Refuse costs and effects whose names or titles say another unit."""
+    pattern, given, expected, advice = _UNITS.get(kind, ("$^", "", "", ""))
+    says = re.compile(pattern, re.IGNORECASE).search
+    # The sheet DALYs may have columns of DALYs averted.
+    if says(" ".join(names)) and (unit := next(filter(says, names), "")):
+        raise InputError(argument, f"{given} ({unit})", expected, advice)
 
 
 def check_names(argument: str, frame: pd.DataFrame) -> None:
