@@ -25,6 +25,7 @@ DEVICES = {
     "discrepancy": {"discrepant": False},
     "shape of the discrepancy": {"shaped": False},
     "Student's factor": {"student": False},
+    "random sign of biases": {"decisive": 0.0},
     "step at jumps of f": {"visible": 0.0},
 }
 

@@ -9,11 +9,10 @@ no point of the fit has seen. A draw is
 
 and a functional F has draws F(Ĵ + b_k + √v_k ε_k) + κ_k ½ [F(Ĵ + e_k) − F(Ĵ − e_k)]. Only the odd
 part of a path counts: that f(Ĵ) is biased because J scatters about Ĵ is learned from pairs. Their
-changes of F enter with a random sign, so that draws are centered at F(Ĵ): in 300 runs on even seeds
-their mean had the sign of the error in half. A bias beyond three of its standard deviations moves
-the center. Pairs show the variance v, not the shape of ε: a part of the mean absolute change of f,
-which depends on the share of the variance of J that v is and on the smoothness of f, counts as an
-error of F.
+changes of F enter with a random sign, so that draws are centered at F(Ĵ). A bias beyond three of
+its standard deviations moves the center. Pairs show the variance v, not the shape of ε: a part of
+the mean absolute change of f, which depends on the share of the variance of J that v is and on the
+smoothness of f, counts as an error of F.
 """
 
 from __future__ import annotations
@@ -60,8 +59,8 @@ class PosteriorSettings:
         and the scale of the Laplace prior of log(bias / claimed bias). A quarter and a half made
         intervals a fifth narrower at the same coverage (219 runs of even seeds).
     decisive
-        Standard deviations of a bias beyond which it corrects the answer: its sign was right in
-        seven of eight such runs (320 runs of even seeds).
+        Standard deviations of a bias beyond which it corrects the answer, a usual level of evidence
+        (docs/ablation.md has the bias in full).
     n_scatters
         Draws of the discrepancy for the mean absolute change of f.
     shape_power
