@@ -11,8 +11,8 @@ and a functional F has draws F(Ĵ + b_k + √v_k ε_k) + κ_k ½ [F(Ĵ + e_k) �
 part of a path counts: that f(Ĵ) is biased because J scatters about Ĵ is learned from pairs. Their
 changes of F enter with a random sign, so that draws are centered at F(Ĵ). A bias beyond three of
 its standard deviations moves the center. Pairs show the variance v, not the shape of ε: a part of
-the mean absolute change of f, which depends on the share of the variance of J that v is and on the
-smoothness of f, counts as an error of F.
+the mean absolute change of f, which depends on its share of the variance of f and on the smoothness
+of f, counts as an error of F.
 """
 
 from __future__ import annotations
@@ -62,11 +62,7 @@ class PosteriorSettings:
         Standard deviations of a bias beyond which it corrects the answer, a usual level of evidence
         (docs/ablation.md has the bias in full).
     n_scatters
-        Draws of the discrepancy for the mean absolute change of f.
-    shape_power
-        Least power of the share of variance by which that change counts. At a jump of f the order
-        of the error is that of the change, a power of zero, which made intervals of even seeds
-        wider and cover no more often.
+        Draws of the discrepancy for the change of f by the unknown shape of ε.
     visible
         Step for an f with jumps, as a share of the standard deviation of J: smaller errors carry
         none of the θ of a sketch across a jump (``tests/methods/test_auto.py``).
@@ -84,7 +80,6 @@ class PosteriorSettings:
     bias_width: float = 0.5
     decisive: float = 3.0
     n_scatters: int = 16
-    shape_power: float = 0.25
     visible: float = 0.1
     calibrated: bool = True
     discrepant: bool = True
@@ -126,8 +121,8 @@ class FunctionalDraws:
 
 Functional = Callable[[Array], Array]
 """Maps J (M, p) at the sketch to answers (k,)."""
-Scatter = Callable[[Array, Array], Array]
-"""Maps two J (M, p) at the sketch to the mean absolute change of f between them, (k,)."""
+Change = Callable[[Array, Array], Array]
+"""Maps two J (M, p) at the sketch to the error (k,) of a functional by their unknown shape."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,13 +288,11 @@ class Posterior:
         self,
         functional: Functional,
         calibration: Calibration,
-        scatter: Scatter | None = None,
-        order: int = 2,
+        shape: Change | None = None,
     ) -> FunctionalDraws:
         """Draws of a functional: a path with its factor, and a discrepancy, each.
 
-        `scatter` measures the error by the unknown shape of J given Ĵ, for an f of the given order
-        of smoothness (0 with jumps, 1 with kinks, 2 smooth); None leaves it out.
+        `shape` is the error by the unknown shape of J given Ĵ; None leaves it out.
         """
         n, known, rng = self.settings.n_draws, calibration, self.rng
         kappa = rng.choice([-1.0, 1.0], size=(n, 1))
@@ -317,10 +310,10 @@ class Posterior:
             sign = rng.choice([-1.0, 1.0], size=(n, 1))
             values = values + correction + sign * shifts[rng.integers(len(shifts), size=n)]
             # Where log J was learned, f is a logarithm as a rule, and linear in it.
-            if scatter is not None and self.settings.shaped and not self.model.logarithmic:
-                power = max(0.5 * order, self.settings.shape_power)
-                shape = drawn.shape_errors(scatter, self.settings.n_scatters, power)
-                values = values + shape * rng.standard_normal(values.shape)
+            if shape is not None and self.settings.shaped and not self.model.logarithmic:
+                pairs = list(zip(drawn.discrepant, drawn.biased, strict=True))
+                errors = [shape(*pair) for pair in pairs[: self.settings.n_scatters]]
+                values = values + np.mean(errors, axis=0) * rng.standard_normal(values.shape)
         return FunctionalDraws(unknown_as_infinite(values), correction, known.rate)
 
     def _correction(self, functional: Functional, biased: Array, center: Array) -> Array:
@@ -360,8 +353,7 @@ class Posterior:
         claims = sd**2 * known.claimed
         biased = np.repeat(center[None], n, axis=0)
         normal = self.rng.standard_normal((n, *base.j.shape)) @ _correlation(r).T
-        drawn, share = biased.copy(), np.zeros(n)
-        weights = base.weights / base.weights.sum()
+        drawn = biased.copy()
         for c in np.flatnonzero(np.ptp(center, axis=0) > 0):
             law = Scores.of(center[:, c], base.weights)
             least, z = max(1e-12 * law.variance, 1e-300), law(s[:, c])
@@ -375,8 +367,6 @@ class Posterior:
             order = np.argsort(np.argsort(center[:, c], kind="stable"), kind="stable")
             biased[:, :, c] += b[1:, order]
             drawn[:, :, c] = biased[:, :, c] + np.sqrt(v[1:, order]) * normal[:, :, c]
-            scattered = v[1:, order] @ weights
-            share = np.maximum(share, scattered / (scattered + law.variance))
         values = check.values.reshape(-1, base.j.shape[1])
         low = np.minimum(base.j.min(axis=0), values.min(axis=0))
         high = np.maximum(base.j.max(axis=0), values.max(axis=0))
@@ -385,7 +375,7 @@ class Posterior:
             np.stack([self.model.bounded(j, base.uniform) for j in np.clip(sides, low, high)])
             for sides in both
         ]
-        return Discrepancies(both[0], both[1], share)
+        return Discrepancies(both[0], both[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -396,24 +386,10 @@ class Discrepancies:
     ----------
     biased, discrepant
         Ĵ + b_k and Ĵ + b_k + √v_k ε_k, both (K, M, p).
-    share
-        Share (K,) of the variance of J that v_k is, the largest over outputs.
     """
 
     biased: Array
     discrepant: Array
-    share: Array
-
-    def shape_errors(self, scatter: Scatter, n: int, power: float = 1.0) -> Array:
-        """Standard deviation (k,) of a functional by the unknown shape of ε, from n draws.
-
-        The mean absolute change of f, of the order of v^{1/2}, bounds the change of its mean. The
-        shape of ε changes the mean by the order of v^{3/2} if f is smooth (skewness times the third
-        derivative), v at a kink, v^{1/2} at a jump. So the share of the variance counts with half
-        the order of smoothness of f as its power.
-        """
-        rows = zip(self.share[:n] ** power, self.discrepant[:n], self.biased[:n], strict=True)
-        return np.asarray(np.mean([share * scatter(j, b) for share, j, b in rows], axis=0))
 
 
 def unknown_as_infinite(changes: Array) -> Array:
