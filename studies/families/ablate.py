@@ -1,25 +1,30 @@
-"""Ablation: coverage, error, width and CPU of the posterior of J with each device switched off.
+"""Ablation: coverage, error and width of the posterior of J with each device switched off.
 
 A device stays if it raises coverage by a point, or cuts error or width by a tenth. Only even seeds
-are used; odd seeds are to report.
+are used; odd seeds are to report. Each run of the joint lattice is analyzed again without each
+device: points, model, paths and pairs are the same, so that differences are those of the device.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
-from nestquad.methods.learned import _posterior
+import nestquad as nq
+from nestquad.methods import JointLattice
+from nestquad.methods.learned import JointModel, _base, _posterior
 from studies import families
-from studies.promises.measure import measure
 from studies.runner.collect import in_processes, say
-from studies.runner.ledger import Outcome
 
-DEVICES = {
+DEVICES: dict[str, dict[str, Any]] = {
+    "nothing": {},
     "calibration by groups": {"calibrated": False},
     "prior of the calibration": {"prior_dof": 0.0},
     "discrepancy": {"discrepant": False},
@@ -27,33 +32,80 @@ DEVICES = {
     "Student's factor": {"student": False},
     "random sign of biases": {"decisive": 0.0},
     "step at jumps of f": {"visible": 0.0},
+    "unseen values of g": {},
+    "events of f that few points reach": {},
+}
+# Functions that return errors of zero instead.
+SILENCED = {
+    "unseen values of g": "unseen_errors",
+    "events of f that few points reach": "unreached_errors",
 }
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One estimate: problem, method, budget, run, and the device that is switched off."""
+    """One estimate by the joint lattice."""
 
     family: str
     seed: int
-    method: str
     budget: int
     run: int
-    without: str
 
 
-def outcome(trial: Trial) -> tuple[Trial, Outcome, float]:
-    """The estimate with other settings of the posterior, and the scale of the problem."""
+@dataclass(frozen=True)
+class Outcome:
+    """Error and half-width of a run without a device, and whether the interval covers."""
+
+    error: float
+    half_width: float
+    covered: bool
+
+
+def outcomes(trial: Trial) -> tuple[Trial, dict[str, Outcome]]:
+    """Outcomes of an estimate by the device that is switched off."""
+    problem = families.draw(trial.family, trial.seed)
     truth = families.truth(trial.family, trial.seed)
-    before = _posterior.DEFAULT
-    _posterior.DEFAULT = replace(before, **DEVICES.get(trial.without, {}))
-    try:
-        problem = families.draw(trial.family, trial.seed)
-        slack = truth.error + 1e-12 * max(abs(truth.value), truth.scale)
-        seed = 1000 * trial.run + trial.seed
-        return trial, measure(problem, trial.method, seed, slack=slack, budget=trial.budget), slack
-    finally:
-        _posterior.DEFAULT = before
+    slack = truth.error + 1e-12 * max(abs(truth.value), truth.scale)
+    turns: list[Any] = []
+    analyze, paths, known = JointLattice.analyze, JointModel.paths, {}
+
+    def kept(self: JointLattice, evaluations: Any, last: Any = None) -> Any:
+        turns.append((self, evaluations, analyze(self, evaluations, last)))
+        return turns[-1][2]
+
+    def once(self: JointModel, n_paths: int, rng: np.random.Generator) -> Any:
+        if id(self) not in known:
+            known[id(self)] = paths(self, n_paths, rng)
+        return known[id(self)]
+
+    results = {}
+    with patch.object(JointModel, "paths", once):
+        with patch.object(JointLattice, "analyze", kept):
+            nq.estimate(problem, method="joint", budget=trial.budget, rng=seed_of(trial))
+        method, evaluations, turn = turns[-1]
+        for device, settings in DEVICES.items():
+            turn.state.fit.calibrations.clear()
+            with ExitStack() as stack:
+                chosen = replace(_posterior.DEFAULT, **settings)
+                stack.enter_context(patch.object(_posterior, "DEFAULT", chosen))
+                if device in SILENCED:
+                    stack.enter_context(patch.object(_base, SILENCED[device], no_errors))
+                answer = analyze(method, evaluations, turn).estimate
+            error = float(np.max(np.abs(answer.value - truth.value)))
+            half = float(np.max(answer.half_width))
+            low, high = answer.interval(0.95)
+            covered = bool(np.all((low - slack <= truth.value) & (truth.value <= high + slack)))
+            results[device] = Outcome(max(error, slack), max(half, slack), covered)
+    return trial, results
+
+
+def seed_of(trial: Trial) -> int:
+    return 1000 * trial.run + trial.seed
+
+
+def no_errors(model: Any, check: Any, average: Any, answers: Any, **_: Any) -> np.ndarray:
+    """Directions of no error."""
+    return np.zeros((average.final(answers).size, 1))
 
 
 def ablate(
@@ -66,60 +118,44 @@ def ablate(
     command: str,
 ) -> None:
     """Run all trials and write docs/ablation.md."""
-    variants = ("", *DEVICES)
     trials = [
-        Trial(family, seed, method, int(budget), run, without)
+        Trial(family, seed, int(budget), run)
         for budget in budgets
         for run in range(runs)
         for family in names
         for seed in seeds
-        for method, without in [*(("joint", v) for v in variants), ("auto", "")]
     ]
-    say(f"  {len(trials)} estimates")
-    results = {
-        (t.budget, t.method, t.without, t.family, t.seed, t.run): (o, slack)
-        for t, o, slack in in_processes(outcome, trials, jobs)
-    }
+    say(f"  {len(trials)} estimates, each analyzed {len(DEVICES)} times")
+    found = list(in_processes(outcomes, trials, jobs))
     lines = [
         "# Ablation of the posterior of J",
         "",
-        f"Written by `{command}`. Even seeds; the joint lattice alone with each device switched "
-        "off, beside all of them, and `auto`, which adds pilots of a plain rule. Errors and widths "
-        "are geometric means of ratios to the first row of a budget, over common runs.",
+        f"Written by `{command}`. Even seeds; the joint lattice alone, each run analyzed again "
+        "with each device switched off. Errors and widths are geometric means of ratios to the "
+        "first row of a budget, over runs whose interval is finite in both.",
         "",
-        "| evaluations | without | runs | covers | error | width | width / error | CPU s |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| evaluations | without | runs | covers | error | width | width / error |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for budget in budgets:
-        base = {k[3:]: v for k, v in results.items() if k[:3] == (int(budget), "joint", "")}
-        for method, without in [("joint", v) for v in variants] + [("auto", "")]:
-            mine = {k[3:]: v for k, v in results.items() if k[:3] == (int(budget), method, without)}
-            label = without or "nothing"
-            lines.append(
-                _row(int(budget), label if method == "joint" else "nothing, auto", mine, base)
-            )
+        mine = [results for trial, results in found if trial.budget == int(budget)]
+        lines += [_row(int(budget), device, mine) for device in DEVICES]
     (out / "ablation.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     say("\n".join(lines))
 
 
-Results = dict[tuple[str, int, int], tuple[Outcome, float]]
-
-
-def _row(budget: int, label: str, mine: Results, base: Results) -> str:
-    covered, errors, widths, sharp, seconds = [], [], [], [], []
-    for key, (own, slack) in mine.items():
-        other = base[key][0]
-        covered.append(own.covered)
-        seconds.append(own.seconds)
-        if not (math.isfinite(own.half_width) and math.isfinite(other.half_width)):
-            continue
-        mine_error, error = max(own.error, slack), max(other.error, slack)
-        errors.append(math.log(mine_error / error))
-        widths.append(math.log(max(own.half_width, slack) / max(other.half_width, slack)))
-        sharp.append(math.log(max(own.half_width, slack) / mine_error))
-    ratios = (float(np.exp(np.mean(one))) for one in (errors, widths, sharp))
-    cells = " | ".join(f"{one:.2f}" for one in ratios)
-    return (
-        f"| {budget:,} | {label} | {len(covered)} | {np.mean(covered):.1%} | {cells} "
-        f"| {np.median(seconds):.2f} |"
-    )
+def _row(budget: int, device: str, runs: Sequence[dict[str, Outcome]]) -> str:
+    pairs = [(results[device], results["nothing"]) for results in runs]
+    covered = np.mean([own.covered for own, _ in pairs])
+    finite = [
+        (own, all_of)
+        for own, all_of in pairs
+        if math.isfinite(own.half_width) and math.isfinite(all_of.half_width)
+    ]
+    columns = [
+        [math.log(own.error / all_of.error) for own, all_of in finite],
+        [math.log(own.half_width / all_of.half_width) for own, all_of in finite],
+        [math.log(own.half_width / own.error) for own, _ in finite],
+    ]
+    ratios = " | ".join(f"{np.exp(np.mean(column)):.2f}" for column in columns)
+    return f"| {budget:,} | {device} | {len(pairs)} | {covered:.1%} | {ratios} |"

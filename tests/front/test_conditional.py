@@ -40,15 +40,6 @@ def test_the_standard_deviation_covers_over_theta_and_seeds():
     assert np.mean(shares) > 0.85
 
 
-def test_conditional_bayesian_quadrature():
-    theta = np.linspace(70, 140, 11)[:, None]
-    J = nq.conditional(nq.problems.finance(), budget=3000, rng=0, method=nq.CKQ(noise="stage1"))
-    mean, sd = J(theta, return_std=True)
-    error = np.abs(mean - butterfly_loss(theta[:, 0]))
-    assert error.max() < 0.15
-    assert np.mean(error <= 3 * sd) > 0.8
-
-
 def test_one_point_and_many_agree():
     J = nq.conditional(nq.problems.synthetic(), budget=600, rng=0)
     theta = np.array([[0.2], [0.9]])

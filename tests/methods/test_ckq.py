@@ -118,15 +118,6 @@ def test_theta_without_influence():
     assert abs(est.value - (np.e - 1) ** 2) <= 2 * est.std_error + 1e-12
 
 
-def test_stage1_noise_runs_as_a_method():
-    problem = nq.problems.finance()
-    est = nq.estimate(problem, method=nq.CKQ(noise="stage1"), budget=1500, rng=1)
-    assert abs(est.value - problem.exact) < 0.05
-    assert est.diagnostics["inner"]["rule"] == "kernel"
-    with pytest.raises(nq.InputError, match="noise"):
-        nq.estimate(problem, method=nq.CKQ(noise="stage1", n_inner=2000, n_outer=8), rng=0)
-
-
 def test_turns_are_few():
     est = nq.estimate(nq.problems.synthetic(), method="ckq", budget=10_000, rng=0)
     assert len(est.trace) <= 4

@@ -143,18 +143,13 @@ def fit_surrogate(
     j: Array,
     change: Array,
     starts: tuple[Hyperparameters, ...] | None = None,
-    variance: Array | None = None,
 ) -> Surrogate | None:
-    """Fit one kind to J (T, p); `change` (T, p) is the change of J with half the inner points.
-
-    `variance` (T, p), where given, is that of J, and the change is not looked at.
-    """
+    """Fit one kind to J (T, p); `change` (T, p) is the change of J with half the inner points."""
     outputs = []
     scale = scale_of(j)  # squares of J may be out of range
     for c in range(j.shape[1]):
         unit = j[:, c] if kind.logarithm else scale[c]
         y, noise = np.log(j[:, c]) if kind.logarithm else j[:, c] / unit, change[:, c] / unit
-        given = None if variance is None else variance[:, c] / unit**2
         gp = fit_gp(
             Correlation(kind.shape, kind.additive),
             kind.trend,
@@ -162,7 +157,6 @@ def fit_surrogate(
             y,
             noise_shape=_smooth_noise(z, noise),
             noise_guess=0.3 * float(np.mean(noise**2)),
-            noise_variance=given,
             start=starts[c] if starts else None,
         )
         if gp is None:

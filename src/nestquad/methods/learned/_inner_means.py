@@ -9,14 +9,12 @@ import numpy as np
 
 from nestquad._scale import scale_of
 from nestquad._typing import Array
-from nestquad.errors import InputError, UnsupportedError
 from nestquad.evaluate import Evaluations
-from nestquad.gp import amplitude, fit_lengthscale, median_lengthscale
+from nestquad.gp import fit_lengthscale, median_lengthscale
 from nestquad.kernels import Gaussian, Kernel, Matern
 from nestquad.methods.nested import weighted_sum
 from nestquad.quadrature import KernelQuadrature, Space, default_kernel, nodes_on
 from nestquad.regression import ControlVariates, Score, fit_controls
-from nestquad.rules import factorize
 
 # Kernel weights cost N³, and see nothing of a function of more coordinates than these.
 MOST_KERNEL_NODES, _MOST_KERNEL_COORDINATES = 1024, 3
@@ -28,16 +26,14 @@ _TUNING, _TRIAL = (2, 32), (3, 256)
 class InnerMeans:
     """J at T points by rules of N, N/2 and N/4 values, (views, T, p), and which rule it was.
 
-    `variance` (T, p) is the posterior variance of J where it was asked for. `controls` are the
-    control variates that were fitted, whether the rule uses them or not;
-    `rest` (t, N, p) is the remainder of g at some θ, less its mean there.
+    `controls` are the control variates that were fitted, whether the rule uses them or not; `rest`
+    (t, N, p) is the remainder of g at some θ, less its mean there.
     """
 
     j: Array
     rule: str
     dim: int
     rest: Array
-    variance: Array | None = None
     controls: ControlVariates | None = None
 
     @property
@@ -87,18 +83,15 @@ def inner_means(
     evaluations: Evaluations,
     design_weights: Array,
     usable: Callable[[Array], bool],
-    level: int = 0,
-    bayesian: bool = False,
 ) -> InnerMeans:
     """Select among mean, kernel weights and control variates: least change from N/2 to N.
 
     `design_weights` (T,) say how much each θ counts; `usable` tells whether f can take J (T, p):
-    weights of both signs may make J negative where the mean is not. With `bayesian` J comes by
-    kernel weights whatever happens, and with its posterior variance.
+    weights of both signs may make J negative where the mean is not.
     """
-    grid = evaluations.design.grids[level]
-    outer = evaluations.outer(level)
-    values = evaluations.values(grid.n_outer, level)
+    (grid,) = evaluations.design.grids
+    outer = evaluations.outer()
+    values = evaluations.values(grid.n_outer)
     values = values.reshape(*values.shape[:2], -1)
     scale = scale_of(values.reshape(-1, values.shape[-1]))
     values = values / scale  # squares of values may be out of range
@@ -108,14 +101,8 @@ def inner_means(
     sizes = [n for n in (grid.n_inner, grid.n_inner // 2, grid.n_inner // 4) if n >= 1]
     plain = _mean_weights(sizes, grid.n_inner)
     candidates = {"mean": _apply(plain, values)}
-    inner = evaluations.inner(outer.theta[:rows], (0, rows), level)
+    inner = evaluations.inner(outer.theta[:rows], (0, rows))
     controls: ControlVariates | None = None
-    if bayesian:
-        found = _bayesian(inner.uniform, values, sizes, inner.x.shape[-1])
-        assert found.variance is not None
-        return replace(
-            found, j=scale * found.j, rest=scale * found.rest, variance=scale**2 * found.variance
-        )
     if inner.uniform is not None and outer.uniform is not None:
         uniform = inner.uniform[:rows]  # with few θ not every set of the pool is taken
         in_theta = evaluations.problem.outer_law.base
@@ -146,27 +133,6 @@ def inner_means(
         scale * _centered(left),
         controls=controls,
     )
-
-
-def _bayesian(uniform: Array | None, values: Array, sizes: list[int], dim: int) -> InnerMeans:
-    """Bayesian quadrature with the likeliest kernel, and its posterior variances."""
-    if uniform is None:
-        raise UnsupportedError(
-            "noise='stage1' needs an inner law that is driven by uniforms. Use noise='fitted'."
-        )
-    if not 4 <= sizes[0] <= MOST_KERNEL_NODES:
-        raise InputError(
-            "noise",
-            f"'stage1' with {sizes[0]} inner points",
-            f"4 to {MOST_KERNEL_NODES} of them, since their Gram matrices are factorized",
-            "Fix n_inner, lower the budget, or use noise='fitted'.",
-        )
-    sets = uniform[: len(values)]
-    rows = min(_TUNING[0], len(sets))
-    (choice,) = kernel_choices(sets, values[:rows], ("uniform", "normal"), 1)
-    j = _apply(choice.weights(sets, sizes), values)
-    rest = _centered(values)
-    return InnerMeans(j, "kernel", dim, rest, choice.posterior_variance(sets, values))
 
 
 @dataclass(frozen=True)
@@ -245,25 +211,6 @@ class KernelChoice:
         for view in range(len(usable), len(sizes)):
             weights[view, :, : sizes[view]] = 1.0 / sizes[view]
         return weights
-
-    def posterior_variance(self, uniform: Array, values: Array) -> Array:
-        """Variance of J given the values (T, N, p), as Bayesian quadrature has it: (T, p).
-
-        That of a function of unit amplitude, which depends on the nodes alone, times the amplitude
-        of g at each θ.
-        """
-        kernel = self.recipe.kernel
-        assert kernel is not None
-        out = np.empty((values.shape[0], values.shape[2]))
-        for s, points in enumerate(uniform):
-            nodes = nodes_on(self.recipe.space, points, points)
-            rule = self.recipe.rules_by_set(nodes[None], (len(nodes),))[0][0]
-            # Weights of Matérn-1/2 need no ridge; the Gram matrix, for the amplitude, does.
-            factor = factorize(kernel(nodes, nodes), rule.ridge or 1e-9)
-            assert factor is not None  # it was when the weights were made, or the ridge is enough
-            for t in range(s, len(values), len(uniform)):
-                out[t] = rule.posterior_variance * amplitude(factor, values[t])
-        return out
 
 
 def kernel_choices(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -29,39 +29,13 @@ from nestquad.methods.learned._model import DenseSet, ModelOfJ, Paths, n_expecte
 _GROUPS = 4
 
 
-@dataclass(frozen=True, eq=False)
-class ThetaScores:
-    """θ itself as coordinates, standardized: J is a function of θ, whatever drives it.
-
-    Data of an experiment, for instance, are fewer numbers than the parameters and the noise that
-    made them.
-    """
-
-    law: Law
-    center: Array
-    scale: Array
-    base: ClassVar[str] = "uniform"
-
-    @classmethod
-    def of(cls, law: Law) -> ThetaScores:
-        theta = law.from_uniform(sketch_points(law.base_dim, 256))
-        spread = theta.std(axis=0)
-        return cls(law, theta.mean(axis=0), np.where(spread > 0, spread, 1.0))
-
-    @property
-    def base_dim(self) -> int:
-        return self.law.base_dim
-
-
-def scores_of(law: Law | ThetaScores, uniform: Array) -> Array:
+def scores_of(law: Law, uniform: Array) -> Array:
     """Coordinates of θ in which J is learned, of about unit variance.
 
     Normal scores where the law is written in normals; otherwise the uniforms themselves, since a
     function that is tame on an interval runs away between the last point and the end of the
     normal scale.
     """
-    if isinstance(law, ThetaScores):
-        return np.asarray((law.law.from_uniform(uniform) - law.center) / law.scale)
     if law.base == "normal":
         return np.asarray(ndtri(uniform))
     return np.asarray(np.sqrt(12.0) * (uniform - 0.5))
@@ -97,7 +71,7 @@ class SurrogateModel(ModelOfJ):
         How many kinds were compared, and where the next search starts.
     """
 
-    law: Law | ThetaScores
+    law: Law
     uniform: Array
     weights: Array
     means: InnerMeans
@@ -239,7 +213,7 @@ class SurrogateModel(ModelOfJ):
 
 
 def fit_surrogate_model(
-    law: Law | ThetaScores,
+    law: Law,
     uniform: Array,
     weights: Array,
     means: InnerMeans,
@@ -306,7 +280,7 @@ def _family(kind: SurrogateKind) -> tuple[object, ...]:
 class _Candidates:
     """Kinds that were tried: density and error of f at left-out points, and the process."""
 
-    law: Law | ThetaScores
+    law: Law
     z: Array
     means: InnerMeans
     f: Callable[[Array], Array]
@@ -321,7 +295,7 @@ class _Candidates:
         self.tried.add(kind)
         j = self.means.j[0]
         start = self.search.starts.get(kind)
-        surrogate = fit_surrogate(kind, self.z, j, self.means.change, start, self.means.variance)
+        surrogate = fit_surrogate(kind, self.z, j, self.means.change, start)
         if surrogate is None:
             return
         self.search.starts[kind] = tuple(gp.parameters for gp in surrogate.outputs)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import ndtri
 
-from nestquad._checks import choice
 from nestquad._typing import Array
 from nestquad.accuracy import propagated
 from nestquad.errors import InputError
@@ -20,7 +19,6 @@ from nestquad.methods.learned._inner_means import MOST_KERNEL_NODES, inner_means
 from nestquad.methods.learned._surrogate_model import (
     Search,
     SurrogateModel,
-    ThetaScores,
     fit_surrogate_model,
     scores_of,
 )
@@ -50,14 +48,6 @@ class CKQ(LearnedMethod[SurrogateModel]):
         surrogate extrapolates in the tails, and that is where the error then comes from.
     positive
         Model log J (True), J (False), or whichever predicts left-out points better (None).
-    noise
-        How stage II sees the errors of stage I. ``"fitted"``: a nugget found by likelihood, its
-        shape over θ from the change with half the inner points. ``"stage1"``: the posterior
-        variances of Bayesian quadrature at each θ, as in conditional Bayesian quadrature (CBQ),
-        which the paper compares with; stage I then is kernel quadrature and nothing else.
-    coordinates
-        What J is learned in: the ``"drivers"`` of θ, uniforms or normals, or ``"theta"`` itself,
-        for a θ of fewer coordinates than drive it, such as simulated data.
     outer_points, inner_points
         Sequences; ``"auto"`` takes a shifted grid in one dimension and Sobol points beyond.
 
@@ -79,8 +69,6 @@ class CKQ(LearnedMethod[SurrogateModel]):
     n_inner: int | None = None
     inflation: float | None = None
     positive: bool | None = None
-    noise: Literal["fitted", "stage1"] = "fitted"
-    coordinates: Literal["drivers", "theta"] = "drivers"
     outer_points: str | Sequence = "auto"
     inner_points: str | Sequence = "auto"
 
@@ -93,8 +81,6 @@ class CKQ(LearnedMethod[SurrogateModel]):
             isinstance(self.inflation, int | float) and 1 <= self.inflation <= 3
         ):
             raise InputError("inflation", repr(self.inflation), "a factor from 1 to 3, or None")
-        choice("noise", self.noise, ("fitted", "stage1"))
-        choice("coordinates", self.coordinates, ("drivers", "theta"))
 
     def sized(
         self,
@@ -173,15 +159,13 @@ class CKQ(LearnedMethod[SurrogateModel]):
             evaluations,
             weights / weights.sum(),
             lambda j: bool(np.isfinite(f(j)).all()),
-            bayesian=self.noise == "stage1",
         )
         rows = means.j.shape[1]
         if rows < 6:  # time may have ended before all rows were there
             raise OutOfTimeError(f"time ran out after {rows} theta", advice="Raise max_seconds.")
         search = Search() if last is None else deepcopy(last.state.model.search)
-        law = problem.outer_law
         model = fit_surrogate_model(
-            law if self.coordinates == "drivers" else ThetaScores.of(law),
+            problem.outer_law,
             uniform[:rows],
             weights[:rows] / weights[:rows].sum(),
             means,
