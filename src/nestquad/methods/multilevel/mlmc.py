@@ -13,10 +13,10 @@ from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError, call_f, outer_points
 from nestquad.methods._events import (
-    NO_VARIATION,
     floor_directions,
     rare_event_errors,
     unseen_value_errors,
+    without_variation,
 )
 from nestquad.methods._method import Goal, Method, Turn, assembled
 from nestquad.methods.multilevel._levels import (
@@ -222,8 +222,6 @@ class MLMC(Method[LevelSummary]):
         hidden = [problem.finish(state.answers + shift) - value for shift in seen.hidden]
         state = replace(state, bias=np.fmax(state.bias, np.abs(hidden).max(axis=0)))
         missed = floor_directions(problem, state.answers, seen.missed)
-        if not np.isfinite(missed).all():
-            notes = [*notes, NO_VARIATION]
         estimate = assembled(
             problem,
             state.answers,
@@ -231,7 +229,7 @@ class MLMC(Method[LevelSummary]):
                 "inner": np.concatenate([np.diag(state.bias), missed], axis=1),
                 "outer": state.sampling,
             },
-            {**state.describe(levels), "notes": notes},
+            {**state.describe(levels), "notes": [*notes, *without_variation(missed)]},
             n_evaluations=sum(level.n_outer * level.n_inner for level in levels),
             n_outer=sum(level.n_outer for level in levels),
             n_inner=levels[-1].n_inner,
