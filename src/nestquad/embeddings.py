@@ -210,10 +210,6 @@ def correlated_embedding(kernel: Gaussian, law: Normal, x: Array | None) -> Arra
 # r^k e^{-zr - r²/2} over r > 0, the functions U_k(z), which are polynomials in z times erfcx up to
 # cancellation; the two branches below neither cancel nor overflow at any lengthscale.
 
-# Above this width the tails at both ends differ by a factor of at least e, so that their
-# difference is as exact as they are; below it Gauss-Legendre is exact to rounding.
-_SHORT = 2.0
-
 
 def _decay_integral(coefficients: Sequence[float], start: Array, width: Array) -> Array:
     """∫ P(z) e^{-z} dz over [start, start + width], start ≥ 0, to full relative precision."""
@@ -222,7 +218,9 @@ def _decay_integral(coefficients: Sequence[float], start: Array, width: Array) -
     start, width = np.broadcast_arrays(start, width)
     tails = _tail_coefficients(coefficients)
     value = np.asarray(_times_decay(tails, start) - _times_decay(tails, start + width))
-    short = width < _SHORT
+    # Above this width the tails at both ends differ by a factor of at least e, so that their
+    # difference is as exact as they are; below it Gauss-Legendre is exact to rounding.
+    short = width < 2.0
     if short.any():
         near, length = start[short], width[short]
         value[short] = length * _short_mean(lambda z: _times_decay(coefficients, z), near, length)
@@ -262,11 +260,6 @@ def _matern_uniform_double(kernel: Matern, law: Uniform) -> Array:
 register(Matern, Uniform, ClosedForm(_matern_uniform_mean, _matern_uniform_double))
 
 
-_SWITCH = 2.0
-# Depth of the continued fraction: exact to rounding from z = _SWITCH on.
-_DEPTH = 72
-
-
 def _half_line_mean(coefficients: Sequence[float], rate: Array, shift: Array) -> Array:
     """E[P(rate r) e^{-rate r}; r > 0] for r normal with mean `shift` and unit variance.
 
@@ -274,7 +267,7 @@ def _half_line_mean(coefficients: Sequence[float], rate: Array, shift: Array) ->
     """
     rate, shift = np.broadcast_arrays(rate, shift)
     value = np.empty(rate.shape)
-    decaying = rate - shift > _SWITCH
+    decaying = rate - shift > 2.0
     for moments, where in ((_decaying_moments, decaying), (_other_moments, ~decaying)):
         if where.any():
             a, b = rate[where], shift[where]
@@ -292,10 +285,10 @@ def _decaying_moments(rate: Array, shift: Array, count: int) -> list[Array]:
     reads U_k / U_{k-1} = k / (z + U_{k+1} / U_k), all of it positive.
     """
     z = rate - shift
-    ratios = []
+    ratios, depth = [], 72  # exact to rounding from z = 2 on
     # Far down neighbouring ratios are nearly equal, r = k / (z + r): a start that saves many terms.
-    ratio = 0.5 * (np.sqrt(z * z + 4.0 * _DEPTH + 2.0) - z)
-    for k in range(_DEPTH, 0, -1):
+    ratio = 0.5 * (np.sqrt(z * z + 4.0 * depth + 2.0) - z)
+    for k in range(depth, 0, -1):
         ratio = k / (z + ratio)
         if k < count:
             ratios.append(ratio)
