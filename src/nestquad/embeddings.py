@@ -29,7 +29,6 @@ from nestquad.distributions import (
 )
 from nestquad.errors import InputError, UnsupportedError
 from nestquad.kernels import (
-    Coordinatewise,
     Gaussian,
     Kernel,
     Matern,
@@ -430,21 +429,14 @@ def _embed(kernel: Kernel, law: Law, x: Array | None) -> Array:
     if isinstance(kernel, Gaussian) and isinstance(law, Normal) and _is_correlated(law):
         return correlated_embedding(kernel, law, x)
     if type(kernel) is Matern and isinstance(law, Normal) and _is_correlated_pair(law):
-        return _pair(kernel, law, x)
-    if isinstance(kernel, Coordinatewise):
-        # `combine` is linear in each factor, so the integral of independent factors goes through.
-        return kernel.combine(_factors(kernel, law, x))
-    raise unsupported(kernel, law)
+        nodes = None if x is None else x.reshape(-1, 2)
+        values = pair_embedding(kernel, law, nodes)
+        return values if x is None else values.reshape(x.shape[:-1])
+    # `combine` is linear in each factor, so the integral of independent factors goes through.
+    return kernel.combine(_factors(kernel, law, x))
 
 
-def _pair(kernel: Matern, law: Normal, x: Array | None) -> Array:
-    """Matérn kernel under two correlated normals, at nodes (..., N, 2)."""
-    if x is None:
-        return pair_embedding(kernel, law, None)
-    return pair_embedding(kernel, law, x.reshape(-1, 2)).reshape(x.shape[:-1])
-
-
-def _factors(kernel: Coordinatewise, law: Law, x: Array | None) -> Iterator[Array]:
+def _factors(kernel: Kernel, law: Law, x: Array | None) -> Iterator[Array]:
     dim, start = law.dim or 0, 0
     for block in _independent_blocks(law):
         tick()
