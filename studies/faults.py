@@ -23,7 +23,7 @@ import numpy as np
 
 import nestquad as nq
 from nestquad.evaluate import _store
-from studies import changes, limits
+from studies import limits
 
 # 1,500 evaluations of 50 µs: long enough to be hit, short enough to be hit often.
 _SECONDS = 5e-5
@@ -280,9 +280,7 @@ def run(out: Path, times: int, line: str) -> int:
         rows.append(f"| {name} | {times} | {hit} | {right} | {middle:,} | {most:,} |")
         print(rows[-1], flush=True)
     head = _HEAD.format(line=line, methods=", ".join(f"`{m}`" for m in _METHODS))
-    (out / "faults.md").write_text(
-        head + "\n".join(rows) + "\n" + changes.table() + limits.table(), encoding="utf-8"
-    )
+    (out / "faults.md").write_text(head + "\n".join(rows) + "\n" + limits.table(), encoding="utf-8")
     with (out / "data" / "faults.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["fault", "trial", "method", "hit", "right", "repeated"])

@@ -32,9 +32,6 @@ class Brownian(ProductKernel):
     def univariate(self, x, y):
         return 1.0 + np.minimum(x[..., :, None], y[..., None, :]) / self.scale(2)
 
-    def univariate_diagonal(self, x):
-        return 1.0 + x / self.scale(1)
-
 
 register(
     Brownian,

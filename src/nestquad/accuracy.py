@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
@@ -196,20 +197,13 @@ def takes(problem: NestedExpectation, j: Array) -> bool:
 
 
 _METHODS = ("nmc", "nqmc", "nkq", "mlmc", "mlkq")
-_REGIMES = ("smooth", "lipschitz")
-_MIN_RELATIVE_ERROR = 1e-15  # below that float64 has no digits left
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(NamedTuple):
     """One level of a multilevel method: N inner points at each of T outer points."""
 
     n_inner: int
     n_outer: int
-
-    @property
-    def n_evaluations(self) -> int:
-        return self.n_inner * self.n_outer
 
 
 @dataclass(frozen=True)
@@ -218,10 +212,8 @@ class Allocation:
 
     Attributes
     ----------
-    method
-        Lower-case name of the method.
-    delta
-        The error that was asked for.
+    method, delta
+        Lower-case name of the method, and the error that was asked for.
     n_outer, n_inner
         T and N; None for a multilevel method, whose sizes are in `levels`.
     levels
@@ -240,9 +232,8 @@ class Allocation:
     @property
     def n_evaluations(self) -> int:
         """Evaluations of g in total."""
-        if self.n_outer is not None and self.n_inner is not None:
-            return self.n_outer * self.n_inner
-        return sum(level.n_evaluations for level in self.levels)
+        levels = self.levels or ((self.n_inner or 0, self.n_outer or 0),)
+        return sum(n_inner * n_outer for n_inner, n_outer in levels)
 
     def __str__(self) -> str:
         head = f"{self.method} for an error of {self.delta:g}: "
@@ -302,9 +293,8 @@ def allocate(
     -----
     *Sources.* nmc: Rainforth et al. (2018), Theorem 3. mlmc: Giles (2015). nkq and mlkq: the
     paper's Corollary 1 and the allocation after its multilevel theorem; logarithms are left out.
-    nqmc: the paper quotes the cost of Bartuska et al. (2023), Proposition 4, without its split.
-    Ours follows from it if only the inner stage gains: the bias of f at a
-    randomized quasi-Monte Carlo mean is of the order of its variance, N^-2, which gives
+    nqmc: the cost of Bartuska et al. (2023), Proposition 4, if only the inner stage gains: the bias
+    of f at a randomized quasi-Monte Carlo mean is of the order of its variance, N^-2, so that
     N = Δ^-½, and the rest of the cost is the Monte Carlo size T = Δ^-2.
 
     *Infinite smoothness.* The rate is exponential, about exp(−N^(1/d)), so the size is
@@ -326,81 +316,52 @@ def allocate(
     name = str(method).lower()
     if name not in _METHODS:
         raise unknown_name("method", method, _METHODS)
-    choice("regime", regime, _REGIMES)
+    choice("regime", regime, ("smooth", "lipschitz"))
     if regime == "lipschitz" and name != "nmc":
-        raise InputError(
-            "regime",
-            f"'lipschitz' for {name}",
-            "'smooth'",
-            "Only nested Monte Carlo has an allocation of its own for an f that is only Lipschitz.",
-        )
+        advice = "Only nested Monte Carlo has an allocation for an f that is only Lipschitz."
+        raise InputError("regime", f"'lipschitz' for {name}", "'smooth'", advice)
     error = _relative_error(delta, constant)
+    sizes: list[tuple[float, float]]  # (N, T) of each level
     if name == "nmc":
         power = 1.0 if regime == "smooth" else 2.0
-        return _single(name, delta, error**-power, error**-2.0, power + 2.0)
-    if name == "nqmc":
-        return _single(name, delta, error**-0.5, error**-2.0, 2.5)
-    if name == "mlmc":
+        sizes, exponent = [(error**-power, error**-2.0)], power + 2.0
+    elif name == "nqmc":
+        sizes, exponent = [(error**-0.5, error**-2.0)], 2.5
+    elif name == "mlmc":
         sizes = [(2.0**level, (2.0**level * error) ** -2.0) for level in _levels(error)]
-        return _multilevel(name, delta, sizes, 2.0)
-
-    inner = _Stage(whole("dim_x", dim_x), _smoothness("s_x", s_x, dim_x, name))
-    outer = _Stage(whole("dim_theta", dim_theta), _smoothness("s_theta", s_theta, dim_theta, name))
-    if name == "nkq":
-        exponent = inner.exponent + outer.exponent
-        return _single(name, delta, inner.size(error), outer.size(error), exponent)
-    root = math.sqrt(error)
-    sizes = [
-        (inner.size(root / 2.0**level), (2.0**level * root) ** (-2.0 - outer.exponent))
-        for level in _levels(root)
-    ]
-    return _multilevel(name, delta, sizes, 1.0 + (inner.exponent + outer.exponent) / 2.0)
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """Kernel quadrature of an integrand with smoothness s in d dimensions."""
-
-    dim: int
-    smoothness: float
-
-    @property
-    def exponent(self) -> float:
-        return self.dim / self.smoothness
-
-    def size(self, error: float) -> float:
-        if math.isinf(self.smoothness):
-            return float(min(math.log(1.0 / error) ** self.dim, error**-2.0))
-        return float(error**-self.exponent)
-
-
-def _levels(finest: float) -> range:
-    """Levels 0, …, L with 2^-L at most `finest`."""
-    return range(_whole(math.log2(1.0 / finest)) + 1)
-
-
-def _single(
-    method: str, delta: float, n_inner: float, n_outer: float, exponent: float
-) -> Allocation:
-    return Allocation(
-        method,
-        float(delta),
-        n_outer=max(_whole(n_outer), 2),
-        n_inner=max(_whole(n_inner), 1),
-        levels=(),
-        exponent=exponent,
-    )
-
-
-def _multilevel(
-    method: str, delta: float, sizes: list[tuple[float, float]], exponent: float
-) -> Allocation:
+        exponent = 2.0
+    else:
+        d_x, d_theta = whole("dim_x", dim_x), whole("dim_theta", dim_theta)
+        rate_x = d_x / _smoothness("s_x", s_x, d_x, name)
+        rate_theta = d_theta / _smoothness("s_theta", s_theta, d_theta, name)
+        sizes = [(_size(error, d_x, rate_x), _size(error, d_theta, rate_theta))]
+        exponent = rate_x + rate_theta
+        if name == "mlkq":
+            root, exponent = math.sqrt(error), 1.0 + exponent / 2.0
+            sizes = [
+                (_size(root / 2.0**level, d_x, rate_x), (2.0**level * root) ** (-2.0 - rate_theta))
+                for level in _levels(root)
+            ]
     levels: list[Level] = []
     for n_inner, n_outer in sizes:
         # A level with no more inner points than the last corrects no bias.
         fewest = levels[-1].n_inner + 1 if levels else 1
         levels.append(Level(max(_whole(n_inner), fewest), max(_whole(n_outer), 2)))
-    return Allocation(method, float(delta), None, None, tuple(levels), exponent)
+    if name in ("mlmc", "mlkq"):
+        return Allocation(name, float(delta), None, None, tuple(levels), exponent)
+    return Allocation(name, float(delta), levels[0].n_outer, levels[0].n_inner, (), exponent)
+
+
+def _size(error: float, dim: int, rate: float) -> float:
+    """Nodes of kernel quadrature in `dim` dimensions at rate d/s, 0 for infinite smoothness."""
+    if rate == 0.0:
+        return float(min(math.log(1.0 / error) ** dim, error**-2.0))
+    return float(error**-rate)
+
+
+def _levels(finest: float) -> range:
+    """Levels 0, …, L with 2^-L at most `finest`."""
+    return range(_whole(math.log2(1.0 / finest)) + 1)
 
 
 def _whole(size: float) -> int:
@@ -409,42 +370,29 @@ def _whole(size: float) -> int:
 
 
 def _relative_error(delta: float, constant: float) -> float:
-    constant = number("constant", constant)
-    delta = number("delta", delta)
-    if not delta < constant:
-        raise InputError(
-            "delta",
-            repr(delta),
-            f"an error between 0 and {constant:g}, both excluded",
-            "Where answers are large, give their scale as constant=.",
-        )
-    if delta / constant < _MIN_RELATIVE_ERROR:
-        raise InputError(
-            "delta",
-            repr(delta),
-            f"at least {_MIN_RELATIVE_ERROR * constant:g}",
-            "Double precision has no digits below that.",
-        )
-    return float(delta / constant)
+    constant, delta = number("constant", constant), number("delta", delta)
+    if delta >= constant:
+        expected = f"an error between 0 and {constant:g}, both excluded"
+        advice = "Where answers are large, give their scale as constant=."
+        raise InputError("delta", repr(delta), expected, advice)
+    if delta / constant < 1e-15:
+        expected = f"at least {1e-15 * constant:g}"
+        advice = "Double precision has no digits below that."
+        raise InputError("delta", repr(delta), expected, advice)
+    return delta / constant
 
 
 def _smoothness(
     argument: str, given: float | Sequence[float] | None, dim: int, method: str
 ) -> float:
     if given is None:
-        raise InputError(
-            argument,
-            "None",
-            f"a Sobolev smoothness, which the rate of {method} depends on",
-            "The shipped problems have it in problem.smoothness; math.inf is allowed.",
-        )
+        expected = f"a Sobolev smoothness, which the rate of {method} depends on"
+        advice = "The shipped problems have it in problem.smoothness; math.inf is allowed."
+        raise InputError(argument, "None", expected, advice)
     values = numbers(argument, given, "a Sobolev smoothness, or several")
     s = float(values.min(initial=np.inf)) if values.size else 0.0
     if not s > dim / 2:
-        raise InputError(
-            argument,
-            f"{s:g}",
-            f"a smoothness larger than half the dimension, {dim / 2:g}",
-            "Rougher integrands are outside the theory of kernel quadrature.",
-        )
+        expected = f"a smoothness larger than half the dimension, {dim / 2:g}"
+        advice = "Rougher integrands are outside the theory of kernel quadrature."
+        raise InputError(argument, f"{s:g}", expected, advice)
     return s

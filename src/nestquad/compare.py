@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nestquad._checks import number, shown
+from nestquad._checks import instance, shown, whole
 from nestquad._frames import columns_of, new_frame
 from nestquad._notebook import grid
 from nestquad._progress import Progress, ProgressLike, as_progress
@@ -166,58 +166,57 @@ def compare(
     >>> [row.method for row in table.rows]
     ['nmc', 'nkq']
     """
-    if not isinstance(problem, NestedExpectation):
-        raise InputError("problem", type(problem).__name__, "a nq.NestedExpectation")
-    if not number("replicates", replicates, _COUNT, above=0, below=1e6).is_integer():
-        raise InputError("replicates", repr(replicates), _COUNT)
-    replicates, show = int(replicates), as_progress(progress)
-    if isinstance(methods, str | Method):
-        methods = [methods]
-    if methods is not None and (
-        not isinstance(methods, Iterable) or isinstance(methods, np.ndarray)
-    ):
-        raise InputError("methods", shown(methods), "names or configured methods, or None")
-    chosen = [as_method(m) for m in ((*METHODS, "auto") if methods is None else methods)]
+    instance("problem", problem, NestedExpectation, "a nq.NestedExpectation")
+    replicates, show = (
+        whole("replicates", replicates, _COUNT, below=1_000_000),
+        as_progress(progress),
+    )
     budgets = [as_budget(size) for size in np.ravel(np.array(budget, dtype=object))]
     stream = Stream.from_rng(rng)
-    if methods is None:  # methods that apply and use the budget
-        chosen = [size for size in chosen if size.most >= max(budgets)]
-        chosen = [method for method in chosen if _applies(method, problem, stream, budgets)]
+    chosen = _chosen(methods, problem, stream, budgets)
     for method in chosen:  # a budget that is too small is told before the first run, not after
         for size in budgets:
             method.plan(problem, Goal(stream, size))
     # Of several answers the first is compared: the table has one line for each method.
     exact = None if problem.exact is None else float(np.ravel(np.asarray(problem.exact))[0])
-    total = sum(budgets) * len(chosen) * replicates
-    done = 0
-    rows = []
-    for one_budget in budgets:
+    total, done, rows = sum(budgets) * len(chosen) * replicates, 0, []
+    for size in budgets:
         for method in chosen:
-            runs, failure = [], ""
-            for replicate in range(replicates):
-                try:
+            label = _label(method, chosen)
+            try:
+                runs = []
+                for replicate in range(replicates):
+                    rng = stream.child(replicate).generator()
                     answer = estimate(
-                        problem,
-                        budget=one_budget,
-                        method=method,
-                        rng=stream.child(replicate).generator(),
-                        max_seconds=max_seconds,
+                        problem, budget=size, method=method, rng=rng, max_seconds=max_seconds
                     )
-                except NestquadError as error:  # the other methods are still compared
-                    if len(chosen) == 1:
-                        raise
-                    failure = str(error)
-                    break
-                runs.append(answer)
-                done += one_budget
-                show(done, total, f"{method.name} at {one_budget:,}")
-            if failure:
-                rows.append(_failed(_label(method, chosen), one_budget, failure))
-            else:
-                rows.append(_summary(_label(method, chosen), one_budget, runs, exact))
+                    runs.append(answer)
+                    done += size
+                    show(done, total, f"{method.name} at {size:,}")
+                rows.append(_summary(label, size, runs, exact))
+            except NestquadError as error:  # the other methods are still compared
+                if len(chosen) == 1:
+                    raise
+                nan = float("nan")
+                rows.append(Row(label, size, 0, nan, None, None, nan, nan, None, nan, str(error)))
     if isinstance(show, Progress):
         show.close()
     return Comparison(problem.label, exact, replicates, tuple(rows))
+
+
+def _chosen(
+    methods: Any, problem: NestedExpectation, stream: Stream, budgets: list[int]
+) -> list[Method[Any]]:
+    """The methods asked for, by default all that apply to the problem and use the budgets."""
+    if methods is None:
+        every = [as_method(name) for name in (*METHODS, "auto")]
+        able = [method for method in every if method.most >= max(budgets)]
+        return [method for method in able if _applies(method, problem, stream, budgets)]
+    if isinstance(methods, str | Method):
+        methods = [methods]
+    if not isinstance(methods, Iterable) or isinstance(methods, np.ndarray):
+        raise InputError("methods", shown(methods), "names or configured methods, or None")
+    return [as_method(method) for method in methods]
 
 
 def _applies(
@@ -232,11 +231,6 @@ def _applies(
     except (InputError, UnsupportedError):
         return False
     return True
-
-
-def _failed(label: str, budget: int, failure: str) -> Row:
-    nan = float("nan")
-    return Row(label, budget, 0, nan, None, None, nan, nan, None, nan, failure)
 
 
 def _summary(label: str, budget: int, runs: list[Any], exact: float | None) -> Row:

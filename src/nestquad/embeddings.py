@@ -29,7 +29,6 @@ from nestquad.distributions import (
 )
 from nestquad.errors import InputError, UnsupportedError
 from nestquad.kernels import (
-    Coordinatewise,
     Gaussian,
     Kernel,
     Matern,
@@ -210,10 +209,6 @@ def correlated_embedding(kernel: Gaussian, law: Normal, x: Array | None) -> Arra
 # r^k e^{-zr - r²/2} over r > 0, the functions U_k(z), which are polynomials in z times erfcx up to
 # cancellation; the two branches below neither cancel nor overflow at any lengthscale.
 
-# Above this width the tails at both ends differ by a factor of at least e, so that their
-# difference is as exact as they are; below it Gauss-Legendre is exact to rounding.
-_SHORT = 2.0
-
 
 def _decay_integral(coefficients: Sequence[float], start: Array, width: Array) -> Array:
     """∫ P(z) e^{-z} dz over [start, start + width], start ≥ 0, to full relative precision."""
@@ -222,7 +217,9 @@ def _decay_integral(coefficients: Sequence[float], start: Array, width: Array) -
     start, width = np.broadcast_arrays(start, width)
     tails = _tail_coefficients(coefficients)
     value = np.asarray(_times_decay(tails, start) - _times_decay(tails, start + width))
-    short = width < _SHORT
+    # Above this width the tails at both ends differ by a factor of at least e, so that their
+    # difference is as exact as they are; below it Gauss-Legendre is exact to rounding.
+    short = width < 2.0
     if short.any():
         near, length = start[short], width[short]
         value[short] = length * _short_mean(lambda z: _times_decay(coefficients, z), near, length)
@@ -262,11 +259,6 @@ def _matern_uniform_double(kernel: Matern, law: Uniform) -> Array:
 register(Matern, Uniform, ClosedForm(_matern_uniform_mean, _matern_uniform_double))
 
 
-_SWITCH = 2.0
-# Depth of the continued fraction: exact to rounding from z = _SWITCH on.
-_DEPTH = 72
-
-
 def _half_line_mean(coefficients: Sequence[float], rate: Array, shift: Array) -> Array:
     """E[P(rate r) e^{-rate r}; r > 0] for r normal with mean `shift` and unit variance.
 
@@ -274,7 +266,7 @@ def _half_line_mean(coefficients: Sequence[float], rate: Array, shift: Array) ->
     """
     rate, shift = np.broadcast_arrays(rate, shift)
     value = np.empty(rate.shape)
-    decaying = rate - shift > _SWITCH
+    decaying = rate - shift > 2.0
     for moments, where in ((_decaying_moments, decaying), (_other_moments, ~decaying)):
         if where.any():
             a, b = rate[where], shift[where]
@@ -292,10 +284,10 @@ def _decaying_moments(rate: Array, shift: Array, count: int) -> list[Array]:
     reads U_k / U_{k-1} = k / (z + U_{k+1} / U_k), all of it positive.
     """
     z = rate - shift
-    ratios = []
+    ratios, depth = [], 72  # exact to rounding from z = 2 on
     # Far down neighbouring ratios are nearly equal, r = k / (z + r): a start that saves many terms.
-    ratio = 0.5 * (np.sqrt(z * z + 4.0 * _DEPTH + 2.0) - z)
-    for k in range(_DEPTH, 0, -1):
+    ratio = 0.5 * (np.sqrt(z * z + 4.0 * depth + 2.0) - z)
+    for k in range(depth, 0, -1):
         ratio = k / (z + ratio)
         if k < count:
             ratios.append(ratio)
@@ -437,21 +429,14 @@ def _embed(kernel: Kernel, law: Law, x: Array | None) -> Array:
     if isinstance(kernel, Gaussian) and isinstance(law, Normal) and _is_correlated(law):
         return correlated_embedding(kernel, law, x)
     if type(kernel) is Matern and isinstance(law, Normal) and _is_correlated_pair(law):
-        return _pair(kernel, law, x)
-    if isinstance(kernel, Coordinatewise):
-        # `combine` is linear in each factor, so the integral of independent factors goes through.
-        return kernel.combine(_factors(kernel, law, x))
-    raise unsupported(kernel, law)
+        nodes = None if x is None else x.reshape(-1, 2)
+        values = pair_embedding(kernel, law, nodes)
+        return values if x is None else values.reshape(x.shape[:-1])
+    # `combine` is linear in each factor, so the integral of independent factors goes through.
+    return kernel.combine(_factors(kernel, law, x))
 
 
-def _pair(kernel: Matern, law: Normal, x: Array | None) -> Array:
-    """Matérn kernel under two correlated normals, at nodes (..., N, 2)."""
-    if x is None:
-        return pair_embedding(kernel, law, None)
-    return pair_embedding(kernel, law, x.reshape(-1, 2)).reshape(x.shape[:-1])
-
-
-def _factors(kernel: Coordinatewise, law: Law, x: Array | None) -> Iterator[Array]:
+def _factors(kernel: Kernel, law: Law, x: Array | None) -> Iterator[Array]:
     dim, start = law.dim or 0, 0
     for block in _independent_blocks(law):
         tick()

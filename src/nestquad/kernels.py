@@ -29,10 +29,9 @@ Lengthscale: TypeAlias = float | Array
 class Kernel(ABC):
     """A positive definite function k(x, y).
 
-    Subclasses are frozen dataclasses (``eq=False``) that implement :meth:`evaluate`,
-    :meth:`evaluate_diagonal`, :meth:`smoothness` and :meth:`with_lengthscale`. They are immutable,
-    and two of them are equal, with equal hashes, when their parameters are: weights can be cached
-    by kernel.
+    Subclasses are frozen dataclasses (``eq=False``) that combine one-dimensional kernels, one for
+    each coordinate. They are immutable, and two of them are equal, with equal hashes, when their
+    parameters are: weights can be cached by kernel.
 
     Shapes
     ------
@@ -58,12 +57,19 @@ class Kernel(ABC):
         """Order s of the Sobolev space on `dim` coordinates that the kernel stands for."""
 
     @abstractmethod
+    def coordinate(self, j: int, dim: int) -> ProductKernel:
+        """Kernel of coordinate j out of `dim`."""
+
+    def combine(self, parts: Iterable[Array]) -> Array:
+        """The kernel from its factors, in the order of the coordinates; may overwrite them."""
+        return accumulated(np.multiply, parts)
+
     def evaluate(self, x: Array, y: Array) -> Array:
         """Evaluate at all pairs of checked nodes, into an array that the caller may overwrite."""
-
-    @abstractmethod
-    def evaluate_diagonal(self, x: Array) -> Array:
-        """Evaluate k(x, x) at checked nodes."""
+        dim = x.shape[-1]
+        return self.combine(
+            self.coordinate(j, dim).univariate(x[..., j], y[..., j]) for j in range(dim)
+        )
 
     def __call__(self, x: ArrayLike, y: ArrayLike) -> Array:
         """Evaluate at all pairs of nodes."""
@@ -76,10 +82,6 @@ class Kernel(ABC):
                 f"as many as x has, {first.shape[-1]}",
             )
         return self.evaluate(first, second)
-
-    def diagonal(self, x: ArrayLike) -> Array:
-        """k(x, x) without the matrix, (..., n) for nodes (..., n, d)."""
-        return self.evaluate_diagonal(as_nodes(x, "x"))
 
     def _key(self) -> tuple[object, ...]:
         values = (getattr(self, field.name) for field in fields(self))
@@ -143,35 +145,11 @@ def accumulated(operation: np.ufunc, parts: Iterable[Array]) -> Array:
     return reduce(lambda total, part: accumulate(operation, total, part), parts)
 
 
-class Coordinatewise(Kernel):
-    """A kernel that combines one-dimensional kernels, one for each coordinate."""
-
-    @abstractmethod
-    def coordinate(self, j: int, dim: int) -> ProductKernel:
-        """Kernel of coordinate j out of `dim`."""
-
-    def combine(self, parts: Iterable[Array]) -> Array:
-        """The kernel from its factors, in the order of the coordinates; may overwrite them."""
-        return accumulated(np.multiply, parts)
-
-    def evaluate(self, x: Array, y: Array) -> Array:
-        dim = x.shape[-1]
-        return self.combine(
-            self.coordinate(j, dim).univariate(x[..., j], y[..., j]) for j in range(dim)
-        )
-
-    def evaluate_diagonal(self, x: Array) -> Array:
-        dim = x.shape[-1]
-        return self.combine(
-            self.coordinate(j, dim).univariate_diagonal(x[..., j]) for j in range(dim)
-        )
-
-
-class ProductKernel(Coordinatewise):
+class ProductKernel(Kernel):
     """The product over coordinates of one function of one coordinate, with its own lengthscales.
 
-    Subclasses implement :meth:`univariate` and :meth:`univariate_diagonal`, which are called on
-    kernels of one coordinate only, and must not go through :meth:`evaluate` there.
+    Subclasses implement :meth:`univariate`, which is called on kernels of one coordinate only, and
+    must not go through :meth:`evaluate` there.
 
     Examples
     --------
@@ -189,9 +167,6 @@ class ProductKernel(Coordinatewise):
     ...
     ...     def univariate(self, x, y):
     ...         return np.maximum(1.0 - np.abs(differences(x, y)) / self.scale(2), 0.0)
-    ...
-    ...     def univariate_diagonal(self, x):
-    ...         return np.ones(x.shape)
     >>> Hat([1.0, 2.0])(np.zeros((1, 2)), np.array([[0.5, 0.5]]))
     array([[0.375]])
     """
@@ -202,10 +177,6 @@ class ProductKernel(Coordinatewise):
     @abstractmethod
     def univariate(self, x: Array, y: Array) -> Array:
         """Evaluate on one coordinate, x (..., n) and y (..., m) -> (..., n, m)."""
-
-    @abstractmethod
-    def univariate_diagonal(self, x: Array) -> Array:
-        """k(x, x) on one coordinate, (..., n) -> (..., n)."""
 
     def with_lengthscale(self, lengthscale: Lengthscale) -> Self:
         changes: dict[str, Any] = {"lengthscale": lengthscale}  # a field of every subclass
@@ -242,15 +213,8 @@ def differences(x: Array, y: Array) -> Array:
     return np.asarray(x[..., :, None] - y[..., None, :])
 
 
-class _StationaryKernel(ProductKernel):
-    """A product of functions of x_j - y_j that are 1 at zero."""
-
-    def univariate_diagonal(self, x: Array) -> Array:
-        return np.ones(np.broadcast_shapes(x.shape, np.shape(self.scale(1))))
-
-
 @dataclass(frozen=True, eq=False)
-class Gaussian(_StationaryKernel):
+class Gaussian(ProductKernel):
     """exp(-½ Σ_j (x_j - y_j)² / ℓ_j²).
 
     Parameters
@@ -299,7 +263,7 @@ _POLYNOMIALS: dict[float, tuple[float, ...]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Matern(_StationaryKernel):
+class Matern(ProductKernel):
     r"""Product over coordinates of the Matérn function of smoothness `nu`.
 
     With :math:`z = \sqrt{2\nu}\,|x - y| / \ell` the factor of a coordinate is a polynomial in z of
@@ -370,7 +334,7 @@ def _times_decay(z: Array, coefficients: tuple[float, ...]) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Anova(Coordinatewise):
+class Anova(Kernel):
     """Interactions of up to `order` coordinates (Durrande and others 2013, ANOVA kernels).
 
     The sum over all sets S of at most `order` coordinates of ``weight**|S|`` times the product of
@@ -394,8 +358,8 @@ class Anova(Coordinatewise):
     --------
     >>> import numpy as np
     >>> from nestquad.kernels import Gaussian
-    >>> Anova(Gaussian(), order=2).diagonal(np.zeros((2, 5)))
-    array([1., 1.])
+    >>> Anova(Gaussian(), order=2)(np.zeros((1, 5)), np.zeros((1, 5)))
+    array([[1.]])
     """
 
     base: ProductKernel

@@ -20,30 +20,12 @@ from nestquad._frames import frame_columns, is_frame, new_frame
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, optional_module
 from nestquad.estimate import Loop, in_two_levels, settled, validated
-from nestquad.evaluate import (
-    Evaluator,
-    Grid,
-    Span,
-    chunks,
-    fingerprint,
-    grid_points,
-)
+from nestquad.evaluate import Evaluator, Grid, Span, chunks, fingerprint, grid_points
 from nestquad.methods import Goal, Method
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.repeated import RepeatedExpectation
 from nestquad.result import Estimate
-
-__all__ = [
-    "Plan",
-    "ValueRows",
-    "analyze",
-    "matched",
-    "plan",
-    "refuse_others",
-    "replay",
-    "value_rows",
-]
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,17 +212,14 @@ def replay(first: Plan, values: Any) -> tuple[Estimate, Plan | None]:
     """The answer from values of several blocks together, and the block that comes after them."""
     given = value_rows(values)
     refuse_others(given, first.id)
-    current, estimate = first, None
-    left = set(given.ids or ())
+    current, estimate, left = first, None, set(given.ids or ())
     while True:
         ids = current.ids
         block = given if given.ids is None else given.only(ids)
-        if len(block) == 0:
-            if estimate is not None:
-                following: Plan | None = current
-                break
-            block = given
-        estimate = analyze(current, block)
+        if len(block) == 0 and estimate is not None:
+            following: Plan | None = current
+            break
+        estimate = analyze(current, block if len(block) else given)
         left -= set(ids)
         following = current.next(block)
         if following is None or given.ids is None:
@@ -330,9 +309,6 @@ class _Session:
         return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 
-_POINT_COLUMNS = ("theta_", "x_")
-
-
 @dataclass(frozen=True)
 class ValueRows:
     """Values (n,) or (n, p) with the id of each row; without ids they are in the plan's order."""
@@ -376,39 +352,26 @@ def matched(given: ValueRows, ids: Sequence[str], describe: Any) -> Array:
     """
     if given.ids is None:
         if len(given) != len(ids):
-            raise InputError(
-                "values",
-                f"{len(given)} values without ids",
-                f"{len(ids)}, one for each row of the plan, in its order",
-            )
+            expected = f"{len(ids)}, one for each row of the plan, in its order"
+            raise InputError("values", f"{len(given)} values without ids", expected)
         return _finite(given.values, ids)
     place = {row_id: row for row, row_id in enumerate(ids)}
     order = np.full(len(ids), -1)
     for row, row_id in enumerate(given.ids):
         if row_id not in place:
             refuse_others(given, ids[0].rpartition("-")[0])
-            raise InputError(
-                "values",
-                f"id {row_id!r} in row {row}",
-                f"ids from {ids[0]!r} to {ids[-1]!r}, of this block",
-            )
-        at = place[row_id]
-        if order[at] >= 0:
-            raise InputError(
-                "values",
-                f"id {row_id!r} twice, in rows {order[at]} and {row}",
-                "one value for each id",
-            )
-        order[at] = row
+            expected = f"ids from {ids[0]!r} to {ids[-1]!r}, of this block"
+            raise InputError("values", f"id {row_id!r} in row {row}", expected)
+        if (first := order[place[row_id]]) >= 0:
+            twice = f"id {row_id!r} twice, in rows {first} and {row}"
+            raise InputError("values", twice, "one value for each id")
+        order[place[row_id]] = row
     missing = np.flatnonzero(order < 0)
     if missing.size:
-        first = int(missing[0])
+        at = int(missing[0])
         more = f" and {missing.size - 1} more" if missing.size > 1 else ""
-        raise InputError(
-            "values",
-            f"no value for id {ids[first]!r} ({describe(first)}){more}",
-            f"a value for each of the {len(ids)} rows of the plan",
-        )
+        lacking = f"no value for id {ids[at]!r} ({describe(at)}){more}"
+        raise InputError("values", lacking, f"a value for each of the {len(ids)} rows of the plan")
     return _finite(given.values[order], ids)
 
 
@@ -418,21 +381,17 @@ def refuse_others(given: ValueRows, plan: str) -> None:
         other = row_id.rpartition("-")[0]
         if other != plan:
             whose = f", which belongs to plan {other!r}" if other else ""
-            raise InputError(
-                "values", f"id {row_id!r} in row {row}{whose}", f"ids of plan {plan!r}"
-            )
+            there = f"id {row_id!r} in row {row}{whose}"
+            raise InputError("values", there, f"ids of plan {plan!r}")
 
 
 def _finite(values: Array, ids: Sequence[str]) -> Array:
     usable = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
     if not usable.all():
         row = int(np.argmin(usable))
-        raise InputError(
-            "values",
-            f"{values[row]} for id {ids[row]!r} (row {row} of the plan)",
-            "finite numbers",
-            "Run the simulator again for this row.",
-        )
+        given = f"{values[row]} for id {ids[row]!r} (row {row} of the plan)"
+        advice = "Run the simulator again for this row."
+        raise InputError("values", given, "finite numbers", advice)
     return values
 
 
@@ -442,20 +401,19 @@ def _numbers(raw: Any, ids: Sequence[str] | None) -> Array:
     try:
         values = np.asarray(raw, dtype=float)
     except (TypeError, ValueError, OverflowError):
-        values = None
-    if values is not None and values.ndim in (1, 2) and values.size:
-        return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
-    if values is not None:
+        if not isinstance(raw, Sequence | np.ndarray):
+            raise InputError("values", shown(raw), "numbers, in a table or an array") from None
+        for row, entry in enumerate(raw):
+            try:
+                np.asarray(entry, dtype=float)
+            except (TypeError, ValueError, OverflowError):
+                where = f"row {row}" if ids is None else f"row {row} (id {ids[row]!r})"
+                raise InputError("values", f"{entry!r} in {where}", "numbers") from None
+        expected = "equally many numbers in each row"
+        raise InputError("values", "rows of different lengths", expected) from None
+    if values.ndim not in (1, 2) or not values.size:
         raise InputError("values", f"an array of shape {values.shape}", "shape (n,) or (n, p)")
-    if not isinstance(raw, Sequence | np.ndarray):
-        raise InputError("values", shown(raw), "numbers, in a table or an array")
-    for row, entry in enumerate(raw):
-        try:
-            np.asarray(entry, dtype=float)
-        except (TypeError, ValueError, OverflowError):
-            where = f"row {row}" if ids is None else f"row {row} (id {ids[row]!r})"
-            raise InputError("values", f"{entry!r} in {where}", "numbers") from None
-    raise InputError("values", "rows of different lengths", "as many numbers in each row")
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
 def _from_frame(given: Any) -> ValueRows:
@@ -475,12 +433,11 @@ def _from_file(path: Path) -> ValueRows:
         check_size(path, "values")
         parquet = optional_module("pyarrow.parquet", "Reading Parquet files", "parquet")
         try:
-            return _from_frame(parquet.read_table(path))
+            table = parquet.read_table(path)
         except (ValueError, OSError) as error:
-            if isinstance(error, InputError):
-                raise
             given = f"{path.name!r}, which is no Parquet file"
             raise InputError("values", given, "CSV or Parquet") from error
+        return _from_frame(table)
     names, rows = text_table(path, "values")
     head = [name.strip() for name in names]
     if "id" not in head:
@@ -494,7 +451,7 @@ def _from_file(path: Path) -> ValueRows:
 
 def _value_columns(names: Sequence[str]) -> list[str]:
     """All columns that the plan did not write."""
-    outputs = [n for n in names if n != "id" and not n.startswith(_POINT_COLUMNS)]
+    outputs = [n for n in names if n != "id" and not n.startswith(("theta_", "x_"))]
     if not outputs:
         given = f"a table with columns {', '.join(names)}"
         raise InputError("values", given, "a column of values beside 'id', such as 'value'")

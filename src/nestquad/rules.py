@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -250,28 +250,20 @@ def _guarded(
 
 
 def best_lambda0(
-    kernel: Kernel,
-    groups: Sequence[tuple[Array, Array]],
-    grid: tuple[float, ...],
-    most_nodes: int = 256,
+    kernel: Kernel, groups: Sequence[tuple[Array, Array]], grid: tuple[float, ...]
 ) -> float:
     """The λ_0 of the grid with the smallest leave-one-out error of kernel ridge regression.
 
     The paper searches a grid but does not say by which criterion; leave-one-out error needs
-    no truth. Groups are as in :func:`fit_lengthscale`, and the first `most_nodes` of each count:
-    optima are flat, and the cost is N³. Values are standardized column by column, as in the paper.
-
-    Cost
-    ----
-    One Cholesky factorisation and one triangular inverse for each group and entry of the grid.
+    no truth. Groups are as in :func:`fit_lengthscale`, and the first 256 nodes of each count:
+    optima are flat, and the cost is N³ for each group and entry of the grid. Values are
+    standardized column by column, as in the paper.
     """
     if len(grid) == 1:
         return grid[0]
+    few = slice(0, 256)
     errors = [
-        sum(
-            _leave_one_out(kernel, nodes[:most_nodes], values[:most_nodes], lambda0)
-            for nodes, values in groups
-        )
+        sum(_leave_one_out(kernel, nodes[few], values[few], lambda0) for nodes, values in groups)
         for lambda0 in grid
     ]
     return grid[int(np.argmin(errors))]
@@ -291,15 +283,10 @@ def _leave_one_out(kernel: Kernel, nodes: Array, values: Array, lambda0: float) 
     return float(np.mean(residuals**2))
 
 
-def line_rules(
+def _line_rules(
     kernel: Matern, law: Law, nodes: Array, sizes: Sequence[int], exact: Exactness
 ) -> list[list[Rule]]:
-    """Rules on prefixes for each of T node sets (T, N, 1), exact for constants at most.
-
-    Cost
-    ----
-    O(T N log N), for sorting.
-    """
+    """Rules on prefixes for each of T node sets (T, N, 1), in O(T N log N) for sorting."""
     count, n, _ = nodes.shape
     means = np.broadcast_to(mean_embedding(kernel, law, nodes), (count, n))
     doubles = np.broadcast_to(double_embedding(kernel, law), (count,))
@@ -441,11 +428,11 @@ def prefix_rules(
     nodes = _validated(nodes)
     if exact not in get_args(Exactness):
         raise unknown_name("exact", exact, get_args(Exactness))
-    n, dim = nodes.shape[1:]
+    count, n, dim = nodes.shape
     regularization = Jitter() if regularization is None else regularization
     free = isinstance(regularization, Jitter)  # a ridge would destroy the structure
     if free and isinstance(kernel, Matern) and kernel.nu == 0.5 and dim == 1:
-        return line_rules(kernel, law, nodes, sizes, exact)
+        return _line_rules(kernel, law, nodes, sizes, exact)
     if n > limits.DENSE_NODES:
         raise InputError(
             "nodes",
@@ -454,20 +441,16 @@ def prefix_rules(
             "Use fewer inner points and more outer ones. In one dimension Matern(0.5) has weights "
             "in O(N log N) for any law.",
         )
-    by_set = []
-    for system in _systems(kernel, law, nodes, exact):
-        factor, ridge = system.factorized(regularization, kernel.smoothness(dim))
-        by_set.append([system.rule(factor, ridge, m) for m in sizes])
-    return by_set
-
-
-def _systems(kernel: Kernel, law: Law, nodes: Array, exact: Exactness) -> Iterator[_DenseSystem]:
-    """The dense systems of T node sets (T, N, d)."""
-    count, n, _ = nodes.shape
     means = np.broadcast_to(mean_embedding(kernel, law, nodes), (count, n))
     doubles = np.broadcast_to(double_embedding(kernel, law), (count,))
+    by_set = []
     for i, gram in enumerate(_upper_gram(kernel, nodes)):
-        yield _DenseSystem(nodes[i], gram, means[i], float(doubles[i]), exact == "constant")
+        system = _DenseSystem(nodes[i], means[i], float(doubles[i]), exact == "constant")
+        factor, ridge = regularized(
+            gram, regularization, kernel.smoothness(dim), dim, system.sum_abs_weights
+        )
+        by_set.append([system.rule(factor, ridge, m) for m in sizes])
+    return by_set
 
 
 def _validated(nodes: Array) -> Array:
@@ -488,19 +471,13 @@ def _refuse_duplicates(nodes: Array) -> None:
     same = np.flatnonzero((ordered[1:] == ordered[:-1]).all(axis=1))
     if same.size:
         i, j = sorted((int(order[same[0]]), int(order[same[0] + 1])))
-        raise InputError(
-            "nodes",
-            f"duplicate nodes (rows {i} and {j}, {same.size} pair(s) in all)",
-            "distinct nodes",
-            "Merge duplicates; for a discrete law use the transported space, where nodes differ.",
-        )
+        given = f"duplicate nodes (rows {i} and {j}, {same.size} pair(s) in all)"
+        advice = "Merge duplicates; a discrete law has distinct nodes in the transported space."
+        raise InputError("nodes", given, "distinct nodes", advice)
 
 
 def _upper_gram(kernel: Kernel, nodes: Array) -> Array:
-    """Gram matrices (T, N, N) of nodes (T, N, d), of which only the upper triangle is made.
-
-    That is all that a Cholesky factorisation reads, and evaluating the kernel is half its cost.
-    """
+    """Upper triangles of Gram matrices (T, N, N) of nodes (T, N, d): `factorize` reads no more."""
     count, n, _ = nodes.shape
     if n <= limits.GRAM_ROWS:
         return kernel(nodes, nodes)
@@ -514,27 +491,16 @@ def _upper_gram(kernel: Kernel, nodes: Array) -> Array:
 
 @dataclass(frozen=True)
 class _DenseSystem:
-    """All that the weights of one node set depend on.
-
-    Shapes
-    ------
-    nodes (N, d), gram (N, N) of which the upper triangle counts, mean (N,).
-    """
+    """Right-hand sides of the weights of one node set: nodes (N, d), kernel mean (N,), its mean."""
 
     nodes: Array
-    gram: Array
     mean: Array
     double: float
     exact: bool
 
-    def factorized(self, regularization: Regularization, smoothness: float) -> tuple[Factor, float]:
-        """The factor of the regularised Gram matrix, and the ridge that it took."""
-        n, dim = self.nodes.shape
-
-        def size(factor: Factor) -> float:
-            return float(np.abs(self._weights(factor, n)[0]).sum())
-
-        return regularized(self.gram, regularization, smoothness, dim, size)
+    def sum_abs_weights(self, factor: Factor) -> float:
+        """Σ|w| of the weights at all nodes."""
+        return float(np.abs(self._weights(factor, len(self.nodes))[0]).sum())
 
     def rule(self, factor: Factor, ridge: float, size: int) -> Rule:
         """The rule on the first `size` nodes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -24,8 +25,8 @@ from nestquad.errors import InputError, UnsupportedError
 from nestquad.kernels import (
     Anova,
     Gaussian,
-    Kernel,
     Matern,
+    ProductKernel,
 )
 
 RNG = np.random.default_rng(11)
@@ -291,20 +292,15 @@ def test_samples_beside_other_laws():
     assert_allclose(mean_embedding(kernel, law, x), expected, rtol=1e-13)
 
 
-class Unknown(Kernel):
-    lengthscale = 1.0
-
-    def with_lengthscale(self, lengthscale):
-        return self
+@dataclass(frozen=True, eq=False)
+class Unknown(ProductKernel):
+    lengthscale: float = 1.0
 
     def smoothness(self, dim):
         return 1.0
 
-    def evaluate(self, x, y):
-        return np.minimum(x, np.swapaxes(y, -1, -2))
-
-    def evaluate_diagonal(self, x):
-        return x[..., 0]
+    def univariate(self, x, y):
+        return np.minimum(x[..., :, None], y[..., None, :])
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_any_points_are_predicted_as_by_dense_algebra(monkeypatch):
     points = lattice(32, SHIFTS)
     values = values_at(points)
     theta = np.random.default_rng(0).random((9, 1))
-    monkeypatch.setattr("nestquad.gp._lattice._BLOCK", 130)  # blocks of one point
+    monkeypatch.setattr("nestquad.limits.CACHE_NUMBERS", 130)  # blocks of one point
     process = interpolate(KERNEL, VECTOR, SHIFTS, 1, values)
     expected = dense_marginal(KERNEL, points, values, theta)
     np.testing.assert_allclose(process.at(theta), expected, atol=1e-9)
@@ -111,7 +111,7 @@ def test_any_points_are_predicted_as_by_dense_algebra(monkeypatch):
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("size", [1e-6, 0.5, 200.0])
 def test_weighted_sums_are_those_of_the_definition(order, size, monkeypatch):
-    monkeypatch.setattr("nestquad.gp._lattice._BLOCK", 64)
+    monkeypatch.setattr("nestquad.limits.CACHE_NUMBERS", 64)
     rng = np.random.default_rng(order)
     kernel = PeriodicKernel(order, size * np.array([0.4, 1.3, 0.2]), 1e-3)
     points, nodes, weights = rng.random((20, 3)), rng.random((100, 3)), rng.normal(size=100)

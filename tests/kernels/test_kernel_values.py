@@ -76,7 +76,7 @@ def test_anova_is_the_sum_over_subsets(order, weight):
     factors = [Matern(1.5, s)(x[:, [j]], y[:, [j]]) for j, s in enumerate(scales)]
     kernel = Anova(base, order, weight)
     assert_allclose(kernel(x, y), brute_force_anova(factors, order, weight), rtol=1e-13)
-    assert_allclose(kernel.diagonal(x), 1.0, rtol=1e-14)
+    assert_allclose(np.diagonal(kernel(x, x)), 1.0, rtol=1e-14)
 
 
 ALL = [
@@ -88,14 +88,12 @@ ALL = [
 
 
 @pytest.mark.parametrize("kernel", ALL, ids=repr)
-def test_diagonal_symmetry_and_leading_axes(kernel):
+def test_symmetry_and_leading_axes(kernel):
     gram = kernel(X, X)
-    assert_allclose(kernel.diagonal(X), np.diagonal(gram), rtol=1e-14)
     assert_array_equal(gram, gram.T)
     assert_allclose(kernel(X, Y), kernel(Y, X).T, rtol=1e-15)
     batch = RNG.random((2, 5, 1, 4, 3))
     assert kernel(batch, Y).shape == (2, 5, 1, 4, 4)
-    assert kernel.diagonal(batch).shape == (2, 5, 1, 4)
     assert_allclose(kernel(batch, X)[1, 2, 0], kernel(batch[1, 2, 0], X), rtol=1e-15)
 
 
@@ -106,13 +104,11 @@ def test_a_batch_of_lengthscales_is_a_batch_of_kernels(kernel):
     nodes = RNG.random((5, 4, 3))
     gram, shared = batched(nodes, Y), batched(X, Y)
     assert gram.shape == (5, 4, 4)
-    assert batched.diagonal(nodes).shape == (5, 4)
     assert shared.shape == (5, 6, 4)
     for t in range(5):
         single = kernel.with_lengthscale(scales[t])
         assert_allclose(gram[t], single(nodes[t], Y), rtol=1e-14)
         assert_allclose(shared[t], single(X, Y), rtol=1e-14)
-        assert_allclose(batched.diagonal(nodes)[t], single.diagonal(nodes[t]), rtol=1e-14)
 
 
 @pytest.mark.parametrize("kernel", ALL, ids=repr)
@@ -121,7 +117,6 @@ def test_evaluation_leaves_its_input_alone(kernel):
     x.flags.writeable = y.flags.writeable = False
     kernel(x, y)[:] = 0.0
     kernel(x, x)[:] = 0.0
-    kernel.diagonal(x)[:] = 0.0
     assert_array_equal(x, X)
 
 
@@ -141,7 +136,6 @@ def test_evaluation_leaves_its_input_alone(kernel):
         (lambda: Gaussian()(X[:, 0], Y), r"x\[:, None\]"),
         (lambda: Gaussian()(X, Y[:, :2]), "as many as x has, 3"),
         (lambda: Gaussian()(X, np.full((1, 3), np.nan)), "finite"),
-        (lambda: Gaussian().diagonal(X[0]), r"\(..., n, d\)"),
     ],
 )
 def test_bad_input_is_told(call, message):

@@ -20,9 +20,6 @@ from nestquad.kernels import Kernel
 
 __all__ = ["KQMaxValueEntropy"]
 
-_STEPS = 60  # of bisection: the width of the bracket falls by 2⁶⁰
-_FAR = 8.0  # standard deviations: half-width of the bracket around a candidate's mean
-
 
 class KQMaxValueEntropy(AcquisitionFunction):  # type: ignore[misc, unused-ignore]
     """Mutual information of f at a point and the maximum f*, in nats.
@@ -118,12 +115,12 @@ class KQMaxValueEntropy(AcquisitionFunction):  # type: ignore[misc, unused-ignor
 
 
 def _quantiles_of_maximum(mean: Tensor, sd: Tensor, levels: Tensor) -> Tensor:
-    """F⁻¹ at levels (N,) for F(y) = Π Φ((y − μ_i) / σ_i), by bisection in log F."""
+    """F⁻¹ at levels (N,) for F(y) = Π Φ((y − μ_i) / σ_i), by 60 steps of bisection in log F."""
     count = len(levels)
-    low = (mean - _FAR * sd).max().expand(count).clone()
-    high = (mean + _FAR * sd).max().expand(count).clone()
+    low = (mean - 8.0 * sd).max().expand(count).clone()
+    high = (mean + 8.0 * sd).max().expand(count).clone()
     target = levels.log()
-    for _ in range(_STEPS):
+    for _ in range(60):
         middle = (low + high) / 2
         below = torch.special.log_ndtr((middle[:, None] - mean) / sd).sum(dim=-1) < target
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)

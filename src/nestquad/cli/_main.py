@@ -41,7 +41,6 @@ from nestquad.plots import new_axes, save
 from nestquad.result import plain
 
 NOT_MET, WRONG_INPUT, INTERRUPTED = 3, 2, 130
-DEMO_REPLICATES = 5
 
 _DESCRIPTION = """\
 Nested expectations E[f(E[g(x, theta) | theta])] with few evaluations of g and honest error bars."""
@@ -202,7 +201,7 @@ def _demo(args: argparse.Namespace) -> int:
     table = nq.compare(
         problem,
         budget=est.n_evaluations,
-        replicates=DEMO_REPLICATES,
+        replicates=5,
         rng=args.seed,
         progress=progress(args),
     )

@@ -12,11 +12,6 @@ from nestquad._checks import generator, numbers, whole
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError, UnsupportedError
 
-# ndtr rounds to 1 from z = 8.3 on. Clipping keeps such a point inside the cube,
-# where every quantile function is finite.
-_SMALLEST = np.nextafter(0.0, 1.0)
-_LARGEST = np.nextafter(1.0, 0.0)
-
 
 class Law(ABC):
     """One law, or a batch of `T` laws of the same family (one for each theta).
@@ -112,7 +107,10 @@ class Law(ABC):
         """Implement `from_uniform`; `u` is checked, and 3-d for a batch."""
 
     def _from_normal(self, z: Array) -> Array:
-        return self._from_uniform(np.clip(ndtr(z), _SMALLEST, _LARGEST))
+        # ndtr rounds to 1 from z = 8.3 on. Clipping keeps such a point inside the cube, where every
+        # quantile function is finite.
+        inside = np.clip(ndtr(z), np.nextafter(0.0, 1.0), np.nextafter(1.0, 0.0))
+        return self._from_uniform(inside)
 
     def _sample(self, n: int, rng: np.random.Generator) -> Array:
         shape = (n, self.base_dim) if self.batch is None else (self.batch, n, self.base_dim)
@@ -259,9 +257,6 @@ def common_batch(argument: str, batches: list[int | None]) -> int | None:
     return max(sizes)
 
 
-_INSIDE = 2.0**-54
-
-
 def to_uniform(law: Law, x: Array) -> Array:
     """Uniforms (N, d) with ``law.from_uniform(uniforms) == x``, for a single law.
 
@@ -277,4 +272,4 @@ def to_uniform(law: Law, x: Array) -> Array:
     array([[0.1],
            [0.9]])
     """
-    return np.clip(law._to_uniform(np.asarray(x, dtype=float)), _INSIDE, 1.0 - 2 * _INSIDE)
+    return np.clip(law._to_uniform(np.asarray(x, dtype=float)), 2.0**-54, 1.0 - 2.0**-53)

@@ -71,7 +71,6 @@ _CALLS: dict[str, Callable[[_G, Array, Array], Any]] = {"jax": _call_jax, "torch
 
 # How a function ends in failure; Ctrl-C is no failure.
 _FAILURES = (Exception, SystemExit)
-_TRIALS = 8  # points at which a g that dropped an axis is called again
 
 
 class CountedG:
@@ -225,10 +224,10 @@ def _refuse_lost_axes(g: _G, x: Array, theta: Array, values: Array) -> None:
     """Tell a g that ignores x (or θ) from one that lost an axis by writing x[:, 0].
 
     Both return a 1 where T or N was expected. Only the second has another value when it sees a
-    single point; several are tried, since g may well be 0 at some of them.
+    single point; eight are tried, since g may well be 0 at some of them.
     """
     shape = (theta.shape[0], x.shape[1])
-    places = [np.linspace(0, n - 1, min(n, _TRIALS + 1), dtype=int)[1:] for n in shape]
+    places = [np.linspace(0, n - 1, min(n, 9), dtype=int)[1:] for n in shape]
     trials = max(map(len, places))
     for t, n in zip(
         *(np.resize(place if len(place) else 0, trials) for place in places), strict=True

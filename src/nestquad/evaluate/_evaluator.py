@@ -398,21 +398,7 @@ class Evaluator:
         exhausted = False
         try:
             while True:
-                # A job that takes long must not stop the others; how far they may get ahead of
-                # it is a question of memory.
-                window = (limits.TASKS_AHEAD if self._pace.per_point else 1) * workers.count
-                while not exhausted and len(queue) < 4 * window:
-                    if sum(job.values is None for job in queue) >= window:
-                        break
-                    job = next(jobs, None)
-                    if job is None or (job.values is None and self._time_is_up()):
-                        exhausted = True
-                        break
-                    if job.values is None:
-                        job.submit(task, workers)
-                    else:
-                        self._reuse(job)
-                    queue.append(job)
+                exhausted = exhausted or self._submit(task, jobs, queue, workers)
                 if clock.now() > self.deadline:
                     self._give_up(task, queue, workers)
                 if not queue:
@@ -429,6 +415,24 @@ class Evaluator:
             raise
         finally:
             self._save(task, [job for job in queue if not job.cancelled() and job.done])
+
+    def _submit(
+        self, task: Task, jobs: Iterator[SpanJob], queue: deque[SpanJob], workers: Workers
+    ) -> bool:
+        """Fill the queue; whether no job is left for it."""
+        # A job that takes long must not stop the others; how far they may get ahead of it is a
+        # question of memory.
+        window = (limits.TASKS_AHEAD if self._pace.per_point else 1) * workers.count
+        while len(queue) < 4 * window and sum(job.values is None for job in queue) < window:
+            job = next(jobs, None)
+            if job is None or (job.values is None and self._time_is_up()):
+                return True
+            if job.values is None:
+                job.submit(task, workers)
+            else:
+                self._reuse(job)
+            queue.append(job)
+        return False
 
     def _give_up(self, task: Task, queue: deque[SpanJob], workers: Workers) -> None:
         """After the deadline: drop the jobs from the first that no worker has begun."""

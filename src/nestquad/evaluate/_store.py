@@ -62,7 +62,7 @@ def fingerprint(problem: NestedExpectation) -> dict[str, Any]:
     """Dimensions and laws at reference points, as JSON.
 
     f and `combine` do not take part: values of g serve them all. Changes of g are noticed by the
-    store, which evaluates it again at stored points (`python -m studies faults` tries 32 kinds).
+    store, which evaluates it again at stored points.
     """
     theta = _reference_points(problem.outer_law, 3)
     x = _reference_points(problem.inner_law(theta), 2)

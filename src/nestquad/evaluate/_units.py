@@ -13,8 +13,6 @@ from nestquad.errors import EvaluationError
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 
-_ONE = np.ones(1)
-
 
 @dataclass
 class Units:
@@ -156,7 +154,7 @@ def _observed(known: Array, values: Array) -> Array:
 
 def _set(unit: Array) -> Array:
     """Units, with 1 where unknown."""
-    return np.where(unit > 0, unit, 1.0) if unit.size else _ONE
+    return np.where(unit > 0, unit, 1.0) if unit.size else np.ones(1)
 
 
 def _is_one(unit: Array) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import dct, irfft, rfft
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.clock import tick
 from nestquad.gp._optimizer import FAILED, maximum_likelihood
@@ -30,19 +31,38 @@ _BERNOULLI = {
 _FACTORIAL = {1: 2.0, 2: 24.0, 3: 720.0}
 # B_2 = t² − 1/12 and B_4 = (t² − 1/4)² − 1/30 with t = x − 1/2.
 _LEVEL = {1: 1.0 / 12.0, 2: 1.0 / 30.0}
-# Largest γ below which sums of products lose more digits than sums of products less one.
-_CANCELLING = 1e-4
-# Bounds of log γ and of the logarithm of the nugget (relative to the variance): from the size of
-# rounding errors to a value at which the other factors vanish.
-_SCALE_BOUNDS = (-18.0, 9.0)
-_NUGGET_BOUNDS = (-34.0, 5.0)
-_FIRST_SCALE, _FIRST_NUGGET = 0.1, 1e-4
-_MOST_STEPS, _REFINING_STEPS = 60, 15
-# Smallest relative nugget: shifted copies may have points close to each other.
-_LEAST_NUGGET = 1e-15
-# Numbers that are worked on together: they stay in a cache of a megabyte, and in memory that is not
-# given back. Blocks of 2¹³ take a third longer, in calls.
-_BLOCK = 1 << 15
+
+
+@dataclass(frozen=True)
+class LatticeSettings:
+    """Numbers of fits on shifted lattices.
+
+    Attributes
+    ----------
+    cancelling
+        Largest γ below which sums of products lose more digits than sums of products less one.
+    scale_bounds, nugget_bounds
+        Bounds of log γ and of the logarithm of the nugget (relative to the variance): from the size
+        of rounding errors to a value at which the other factors vanish.
+    scale, nugget
+        Values from which a search starts.
+    steps, refining_steps
+        Most steps of L-BFGS-B, for shifts that are independent and for all together.
+    least_nugget
+        Smallest relative nugget: shifted copies may have points close to each other.
+    """
+
+    cancelling: float = 1e-4
+    scale_bounds: tuple[float, float] = (-18.0, 9.0)
+    nugget_bounds: tuple[float, float] = (-34.0, 5.0)
+    scale: float = 0.1
+    nugget: float = 1e-4
+    steps: int = 60
+    refining_steps: int = 15
+    least_nugget: float = 1e-15
+
+
+_FIT = LatticeSettings()
 
 Transforms = dict[tuple[bytes, bytes], NDArray[Any]]
 """Fourier transforms of a kernel by lattice and distance of two shifts."""
@@ -107,12 +127,12 @@ class PeriodicKernel:
         """k at differences (d', …) of the leading d' coordinates, (…)."""
         flat = steps.reshape(len(steps), -1)
         out = np.empty(flat.shape[1])
-        memory = np.empty((2, min(_BLOCK, out.size)))
-        for start in range(0, out.size, _BLOCK):
-            part = out[start : start + _BLOCK]
+        memory = np.empty((2, min(limits.CACHE_NUMBERS, out.size)))
+        for start in range(0, out.size, limits.CACHE_NUMBERS):
+            part = out[start : start + limits.CACHE_NUMBERS]
             term, rest = memory[:, : part.size]
             for j, scale in enumerate(self.scales[: len(flat)]):
-                x = flat[j, start : start + _BLOCK]
+                x = flat[j, start : start + limits.CACHE_NUMBERS]
                 _omega(self.order, float(scale), x, part if j == 0 else term, rest)
                 if j:
                     _join(part, term, rest)
@@ -129,9 +149,9 @@ class PeriodicKernel:
         nodes (d', N), in [0, 1) as the points.
         """
         d, n = points.shape[1], weights.size
-        scales, rows = self.scales[:d], max(1, _BLOCK // n)
+        scales, rows = self.scales[:d], max(1, limits.CACHE_NUMBERS // n)
         out = np.zeros(len(points))
-        if self.order > 2 or float(scales.max()) < _CANCELLING:
+        if self.order > 2 or float(scales.max()) < _FIT.cancelling:
             for start in range(0, len(points), rows):
                 block = slice(start, start + rows)
                 out[block] = self(points[block].T[:, :, None] - nodes[:, None]) @ weights
@@ -144,12 +164,12 @@ class PeriodicKernel:
         weights = weights * float(np.prod(top))
         here, there = stretch[:, None] * nodes, stretch * points
         half, quarter = 0.5 * stretch, 0.25 * stretch**2
-        memory = np.empty((2, rows, min(n, _BLOCK)))
+        memory = np.empty((2, rows, min(n, limits.CACHE_NUMBERS)))
         for start in range(0, len(points), rows):
             tick()
             block = slice(start, start + rows)
-            for left in range(0, n, _BLOCK):
-                columns = slice(left, left + _BLOCK)
+            for left in range(0, n, limits.CACHE_NUMBERS):
+                columns = slice(left, left + limits.CACHE_NUMBERS)
                 shape = len(points[block]), len(weights[columns])
                 product, term = memory[:, : shape[0], : shape[1]]
                 product.fill(1.0)
@@ -199,17 +219,17 @@ def fit_periodic(
     power = (np.abs(rfft(values - values.mean())) ** 2).mean(axis=0) / size
     half = steps[:, : size // 2 + 1]
     if start is None:
-        start = PeriodicKernel(orders[0], np.full(dim, _FIRST_SCALE), _FIRST_NUGGET)
+        start = PeriodicKernel(orders[0], np.full(dim, _FIT.scale), _FIT.nugget)
     first = np.log(np.append(start.scales, start.nugget))
-    bounds = np.array([_SCALE_BOUNDS] * dim + [_NUGGET_BOUNDS])
+    bounds = np.array([_FIT.scale_bounds] * dim + [_FIT.nugget_bounds])
     tried = []
     for order in orders:
         loss = LatticeLikelihood(omega(order, half), power)
-        best = maximum_likelihood(loss, [first], bounds, n_values=size, most_steps=_MOST_STEPS)
+        best = maximum_likelihood(loss, [first], bounds, n_values=size, most_steps=_FIT.steps)
         parameters, value = best or (first, np.inf)
         scales, nugget = np.exp(parameters[:-1]), float(np.exp(parameters[-1]))
         tried.append((PeriodicKernel(order, scales, nugget), value))
-    return min(tried, key=lambda one: one[1])
+    return min(tried, key=lambda fit: fit[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,7 +323,7 @@ class LatticeProcess:
         out = np.empty((*dual.shape[:-2], len(offsets), self.size))
         # Distances between the shifts of a model recur in its copies without a shift.
         known = self.kernel.transforms if len(offsets) <= self.n_shifts + 1 else {}
-        together = max(1, _BLOCK // (self.n_shifts * self.size))
+        together = max(1, limits.CACHE_NUMBERS // (self.n_shifts * self.size))
         for start in range(0, len(offsets), together):
             block = slice(start, start + together)
             apart = (offsets[block, None] - shifts).reshape(-1, shifts.shape[1])
@@ -435,7 +455,7 @@ class LatticeProcess:
 
         A block has large entries and a small determinant where shifts are alike in its mode.
         """
-        least = _LEAST_NUGGET * float(self.kernel(np.zeros((len(self.steps), 1)))[0])
+        least = _FIT.least_nugget * float(self.kernel(np.zeros((len(self.steps), 1)))[0])
         rounding = np.finfo(float).eps * np.trace(self._blocks, axis1=1, axis2=2).real
         nugget = np.maximum(rounding, max(self.kernel.noise, least))
         return np.asarray(self._blocks + nugget[:, None, None] * np.eye(self.n_shifts))
@@ -485,7 +505,7 @@ class JointLikelihood:
         kernel, memory = terms[0].copy(), np.empty_like(terms[0])
         for term in terms[1:]:
             _join(kernel, term, memory)
-        noise = (nugget + _LEAST_NUGGET) * float(kernel[0, 0])
+        noise = (nugget + _FIT.least_nugget) * float(kernel[0, 0])
         transforms = rfft(kernel)
         transforms[0] += noise
         lower = _cholesky(transforms, n)
@@ -525,13 +545,13 @@ def refine_kernel(process: LatticeProcess) -> tuple[PeriodicKernel, float]:
     """
     kernel = process.kernel
     start = np.log(np.append(kernel.scales, kernel.nugget))
-    bounds = np.array([_SCALE_BOUNDS] * kernel.scales.size + [_NUGGET_BOUNDS])
+    bounds = np.array([_FIT.scale_bounds] * kernel.scales.size + [_FIT.nugget_bounds])
     best = maximum_likelihood(
         JointLikelihood.of(process),
         [start],
         bounds,
         n_values=process.values.size,
-        most_steps=_REFINING_STEPS,
+        most_steps=_FIT.refining_steps,
     )
     if best is None:
         return kernel, np.inf

@@ -32,6 +32,11 @@ NO_VARIATION = (
 )
 
 
+def without_variation(*errors: Array) -> list[str]:
+    """The note for errors of which one is infinite, or no note."""
+    return [] if all(np.isfinite(error).all() for error in errors) else [NO_VARIATION]
+
+
 @dataclass(frozen=True)
 class EventSettings:
     """Limits of the bounds for unseen events.
@@ -123,12 +128,9 @@ def unseen_value_errors(
 ) -> Array:
     """Standard errors (q,) of Σ w f(J) from values of g that the points may have missed.
 
-    A loss with a small probability in x shows in few of the values, or in none.
-
-    *Few events.* The mean of an output is uncertain by `_few_event_errors`, for all θ at once. The
-    error is the change of the average by J moved up or down by this standard error.
-
-    *No event.* `constant_value_errors`.
+    A loss with a small probability in x shows in few of the values: the mean of an output is then
+    uncertain by `_few_event_errors` for all θ at once, and the error is the change of the average
+    by J moved up or down by this standard error. Where it shows in none: `constant_value_errors`.
 
     Shapes: values (n[, p]) independent evaluations of g, or means of several, with weights (n,)
     of sum one if they differ; j (T[, p]); f_values and weights (T, q).
@@ -164,10 +166,9 @@ def constant_value_errors(problem: NestedExpectation, j: Array, f_values: Array)
 
 
 def _few_event_errors(values: Array, weights: Array) -> Array:
-    """Standard errors (q,) of Σ w v if few of the n values v (n, q) carry their variance.
+    """Standard errors (q,) of Σ w v where few of n values v (n, q) carry their variance, or zero.
 
-    Deviations d from the median, the usual value, give the variance (1 + 3/h) Σ w² d² with the
-    Poisson margin. Zero where events are frequent, or where there is none.
+    Deviations d from the median, the usual value, give (1 + 3/h) Σ w² d² with the Poisson margin.
     """
     d = weights * (values - np.median(values, axis=0))
     number = effective_number(d)
@@ -199,16 +200,12 @@ def rare_event_errors(
 ) -> Array:
     """Standard errors (q,) of Σ w f(J) from events in θ that the T points may have missed.
 
-    An event is a θ at which f(J) differs from its usual value c, the median.
-
-    *Few events.* `_few_event_errors` of f(J). A rule that has `interpolated` f(J) between the θ
-    follows it where it is continuous; the smallest event, the jump at their border, then stands
-    for all.
-
-    *No event.* The half-width of a 95 % interval is max_k min(3/T, 1/(1 + k²)) |f(m ± k s) - c|
-    with the mean m and standard deviation s of J, by the rule of three and Cantelli's inequality:
-    3/T for an indicator within reach of J. It is zero where f or J is constant. Where few θ carry
-    the variance of J, as in the tail of a narrow peak, s is unknown: `rule_of_three`.
+    An event is a θ at which f(J) differs from its usual value c, the median. With few of them:
+    `_few_event_errors` of f(J). A rule that has `interpolated` f(J) follows it where it is
+    continuous; the smallest event, the jump at their border, then stands for all. With none, the
+    half-width of a 95 % interval is max_k min(3/T, 1/(1 + k²)) |f(m ± k s) - c| for mean m and
+    standard deviation s of J, by the rule of three and Cantelli's inequality; zero where f or J
+    is constant, and `rule_of_three` where few θ carry the variance of J, so that s is unknown.
 
     Shapes: j (T[, p]), f_values and weights (T, q).
     """

@@ -88,10 +88,6 @@ def _add_field(paragraph: Any, code: str, shown: str) -> None:
     paragraph._p.append(field)
 
 
-# Characters of a line of a table, and as wide as the padding of a cell.
-_LINE, _PADDING = 90, 4
-
-
 def _add_table(document: Any, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table whose head is repeated on every page, and whose rows are not cut by its end."""
     from docx.enum.text import WD_ALIGN_PARAGRAPH
@@ -116,14 +112,12 @@ def _add_table(document: Any, head: Sequence[str], rows: Sequence[Sequence[str]]
         look = shown._tbl.tblPr.find(qn("w:tblLook"))
         look.set(qn("w:firstRow"), "0")
         look.set(qn("w:val"), "0480")
-    # Widths by the longest word, which is not broken, and by the text up to a quarter of a line.
+    # Widths by the longest word, which is not broken, and by the text up to a quarter of a line of
+    # 90 characters; the padding of a cell is 4 characters wide.
     longest = [max(map(len, column)) for column in zip(*lines, strict=True)]
     words = [max(len(word) for text in column for word in text.split() or [""])
              for column in zip(*lines, strict=True)]  # fmt: skip
-    weights = [
-        _PADDING + max(word, min(text, _LINE // 4))
-        for word, text in zip(words, longest, strict=True)
-    ]
+    weights = [4 + max(word, min(text, 22)) for word, text in zip(words, longest, strict=True)]
     whole = document.sections[0]
     width = whole.page_width - whole.left_margin - whole.right_margin
     shown.autofit, shown.style.font.size = False, Pt(9)
@@ -156,12 +150,10 @@ def workbook(sheets: Mapping[str, pd.DataFrame], heads: Mapping[str, str]) -> by
                 for cell in sheet[letter][1:]:
                     cell.number_format = form
                 longest = max([len(str(shown.columns[j])), *(len(_text(x)) for x in table[column])])
-                sheet.column_dimensions[letter].width = min(longest, _WIDEST) + 2
+                sheet.column_dimensions[letter].width = (
+                    min(longest, 60) + 2
+                )  # longer texts go on beyond it
     return buffer.getvalue()
-
-
-# Characters of the widest column; longer texts go on beyond it.
-_WIDEST = 60
 
 
 def _text(value: Any) -> str:

@@ -24,7 +24,6 @@ _WORDS = {
     "worst_case_error": "worst-case error",
     "condition": "condition number",
 }
-_MOST_NUMBERS = 8
 
 _STAGES = (
     " The error bar counts both the inner stage, where J(θ) is estimated, and the outer stage, "
@@ -209,6 +208,6 @@ def _text(value: Any, digits: int = 6) -> str:
         return f"{value:.{digits}g}"
     if isinstance(value, np.ndarray | list | tuple):
         items = np.ravel(value).tolist() if isinstance(value, np.ndarray) else list(value)
-        shown = ", ".join(_text(item, digits) for item in items[:_MOST_NUMBERS])
-        return shown + (f", … ({len(items)} in all)" if len(items) > _MOST_NUMBERS else "")
+        shown = ", ".join(_text(item, digits) for item in items[:8])
+        return shown + (f", … ({len(items)} in all)" if len(items) > 8 else "")
     return str(value)

@@ -19,8 +19,6 @@ from nestquad.plots._style import (
     title,
 )
 
-_LONGEST_LABEL = 40
-
 
 def plot_comparison(comparison: Any, ax: Any = None) -> Any:
     """Draw the error of each method: dots for one budget, lines for several.
@@ -86,7 +84,7 @@ def _draw_dots(ax: Any, comparison: Any, measure: list[float], words: str) -> No
         bbox_to_anchor=(-0.01, 0.98),
         handletextpad=0.2,
     )
-    ax.set_yticks(range(len(pairs)), [short(row.method, _LONGEST_LABEL) for row, _ in pairs])
+    ax.set_yticks(range(len(pairs)), [short(row.method) for row, _ in pairs])
     ax.set_ylim(-0.6, len(pairs) - 0.4)
     ax.grid(False, axis="y")
     ax.set_xlabel(f"{words} (log scale)")
@@ -109,7 +107,7 @@ def _draw_rates(ax: Any, comparison: Any, measure: list[float], words: str) -> N
             continue
         x, y = np.array(sorted(pairs), dtype=float).T
         ax.plot(x, y, **look.line, markersize=6, linewidth=1.5)
-        text = short(method, _LONGEST_LABEL)
+        text = short(method)
         if len(np.unique(x)) > 1:
             slope = np.polyfit(np.log(x), np.log(y), 1)[0]
             text += f"  $\\propto n^{{{slope:.2f}}}$"

@@ -27,8 +27,6 @@ from nestquad.plots._style import (
     title,
 )
 
-# The smallest weight that is drawn, relative to the largest.
-_VISIBLE = 1e-2
 # Answers are told apart as methods are; J is drawn in grey.
 _ANSWER_STYLES = list(method_styles(["nkq", "nqmc", "ckq", "joint"]).values())
 
@@ -147,9 +145,9 @@ def plot_conditional(conditional: Any, ax: Any = None, coordinate: int = 0) -> A
 def _draw_points(ax: Any, estimate: Any, variable: str, integrand: str) -> None:
     sample = estimate.sample
     order = np.argsort(sample.theta[:, 0], kind="stable")
-    # Points of negligible weight lie in the tails, where J is not known.
+    # Points of weights below 1 % of the largest lie in the tails, where J is not known.
     size = np.abs(sample.weights[order]).max(axis=1)
-    order = order[size >= _VISIBLE * size.max()]
+    order = order[size >= 1e-2 * size.max()]
     theta, f, weights = sample.theta[order, 0], sample.f[order], sample.weights[order]
     j = sample.j.reshape(len(sample.j), -1)[order]
     ends: list[End] = []

@@ -244,7 +244,7 @@ def _rendered(figure: Figure, kind: str) -> bytes:
 MOST_ANSWERS = 4
 
 
-def short(text: str, longest: int) -> str:
+def short(text: str, longest: int = 40) -> str:
     """A label cut to a length, with dollar signs that start no formula."""
     cut = text if len(text) <= longest else text[: longest - 1] + "…"
     return cut.replace("$", r"\$")

@@ -94,10 +94,6 @@ def reversed_bits(stop: int, n_bits: int, start: int = 0) -> NDArray[np.int64]:
 
 _MAX_LOG2_SIZE = 24
 
-# Candidates closer than this are equally good (some are exactly, by symmetry). Taking the first of
-# them makes the vector independent of the rounding of the FFT.
-_TIE = 1e-6
-
 # The order of a user's coordinates is not their importance, so all have the same weight. A
 # small weight puts projections to a few coordinates first: among 19 coordinates at 2**10 points
 # the worst pair is nine times better than with the customary 1/j**2.
@@ -228,15 +224,13 @@ def _repeat_to(values: Array, length: int) -> Array:
 
 
 def _first_smallest(values: Array) -> int:
-    return int(np.argmax(values <= values.min() * (1.0 + _TIE)))
+    # Candidates closer than 1e-6 are equally good (some are exactly, by symmetry). Taking the first
+    # of them makes the vector independent of the rounding of the FFT.
+    return int(np.argmax(values <= values.min() * (1.0 + 1e-6)))
 
 
 Periodization: TypeAlias = Literal["tent", "cubic", "quintic"]
 PERIODIZATIONS: tuple[Periodization, ...] = ("tent", "cubic", "quintic")
-
-# The largest number below 1: quantile functions are finite up to there.
-_LARGEST = 1.0 - 2.0**-53
-_STEPS = 8
 
 
 def moved(periodization: Periodization, v: Array) -> Array:
@@ -253,7 +247,8 @@ def moved(periodization: Periodization, v: Array) -> Array:
         # From the nearer end, where u is small and its digits count.
         u = _rising(periodization, np.minimum(v, 1.0 - v))
         u = np.where(v <= 0.5, u, 1.0 - u)
-    return np.asarray(np.clip(u, SMALLEST, _LARGEST))
+    # Up to the largest number below 1, where quantile functions are finite.
+    return np.asarray(np.clip(u, SMALLEST, 1.0 - 2.0**-53))
 
 
 def periodic(periodization: Periodization, u: Array) -> Array:
@@ -268,7 +263,7 @@ def periodic(periodization: Periodization, u: Array) -> Array:
     v = np.sqrt(near / 2.0) if cubic else np.sqrt(np.sqrt(near / 4.0))
     if not cubic:
         v = v * np.sqrt(np.sqrt(v))
-    for _ in range(_STEPS):
+    for _ in range(8):
         if cubic:
             v = v - (v * (3.0 - 2.0 * v) - near / v) / (6.0 * (1.0 - v))
         else:

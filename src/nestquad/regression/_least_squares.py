@@ -8,22 +8,36 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import blas, lapack, solve_triangular
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.clock import tick
 from nestquad.errors import NumericalError
 from nestquad.regression._polynomials import Score, ScoreTable, Term
 
-# Ratio of the largest pivot to the smallest, beyond which columns cannot be told apart: squared,
-# it is a lower bound of the condition of the normal equations.
-_MOST_PIVOTS = 1e6
-# Share of a column orthogonal to its predecessors, below which orthogonality is restored: rounding
-# errors of the first projection are then a thousand times larger, relative to it.
-_FEW_LEFT = 1e-3
-# A point of full leverage has no leave-one-out residual; its own is then 1000 times too small.
-MOST_LEVERAGE = 0.999
-# Points that are worked on together: columns that are shorter cost more in calls than in arithmetic
-# (a term takes 1.2 ns a point in blocks of 2¹¹, 0.7 in blocks of 2¹³); longer ones leave caches.
-_BLOCK, _TERMS = 1 << 13, 16
+
+@dataclass(frozen=True)
+class SquaresSettings:
+    """Tolerances of least squares.
+
+    Attributes
+    ----------
+    pivots
+        Ratio of the largest pivot to the smallest, beyond which columns cannot be told apart:
+        squared, it is a lower bound of the condition of the normal equations.
+    left
+        Share of a column orthogonal to its predecessors, below which orthogonality is restored:
+        rounding errors of the first projection are then a thousand times larger, relative to it.
+    leverage
+        Largest leverage: a point of full leverage has no leave-one-out residual.
+    """
+
+    pivots: float = 1e6
+    left: float = 1e-3
+    leverage: float = 0.999
+
+
+SQUARES = SquaresSettings()
+_TERMS = 16  # terms that are worked on together
 
 
 @dataclass(frozen=True)
@@ -118,8 +132,9 @@ def _inside(fits: Sequence[PolynomialFit], dim: int) -> tuple[list[Term], Array]
 
 
 def blocks(n: int) -> list[slice]:
-    """Points in pieces."""
-    return [slice(start, min(start + _BLOCK, n)) for start in range(0, n, _BLOCK)]
+    """Points in pieces: shorter columns cost more in calls, longer ones leave caches."""
+    size = limits.CACHED_NUMBERS // _TERMS
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 def pieces(
@@ -129,7 +144,7 @@ def pieces(
 
     All pieces are written to the same memory, a megabyte that stays in a cache.
     """
-    memory = np.empty((min(_TERMS, len(terms)), min(_BLOCK, n)))
+    memory = np.empty((min(_TERMS, len(terms)), min(limits.CACHED_NUMBERS // _TERMS, n)))
     for block in blocks(n):
         tick()
         for start in range(0, len(terms), _TERMS):
@@ -191,7 +206,7 @@ class LeastSquares:
         np.matmul(cross, basis, out=rest)
         np.subtract(block, rest, out=rest)
         corner, info = lapack.dpotrf(rest @ rest.T, lower=1, clean=1)
-        if old and (info != 0 or corner.diagonal().min() < _FEW_LEFT * np.sqrt(self.root.size)):
+        if old and (info != 0 or corner.diagonal().min() < SQUARES.left * np.sqrt(self.root.size)):
             again = rest @ basis.T
             cross += again
             rest -= again @ basis
@@ -200,7 +215,7 @@ class LeastSquares:
         lower[old:new, :old] = cross
         lower[old:new, old:new] = corner
         pivots = lower.diagonal()[:new]
-        if info != 0 or not pivots.max() < _MOST_PIVOTS * pivots.min():
+        if info != 0 or not pivots.max() < SQUARES.pivots * pivots.min():
             raise NumericalError(
                 f"{new} polynomials cannot be told apart by {self.root.size} points"
             )
@@ -246,7 +261,7 @@ class LeastSquares:
         size = len(self.terms)
         lower = self._lower[:size, :size].copy()
         coefficients = solve_triangular(lower, self._projections[:size], lower=True, trans="T")
-        leverage = np.minimum(self.leverage, MOST_LEVERAGE)
+        leverage = np.minimum(self.leverage, SQUARES.leverage)
         return PolynomialFit(
             self.terms,
             coefficients,
@@ -279,7 +294,7 @@ def solve_normal_equations(gram: Array, moments: Array) -> Array | None:
     size = 1.0 / np.sqrt(np.maximum(np.diagonal(gram), np.finfo(float).tiny))
     lower, info = lapack.dpotrf(gram * size[:, None] * size, lower=1)
     # Columns have length one here, so pivots are sines of the angles between them.
-    if info != 0 or np.diagonal(lower).min() < 1.0 / _MOST_PIVOTS:
+    if info != 0 or np.diagonal(lower).min() < 1.0 / SQUARES.pivots:
         return None
-    found, _ = lapack.dpotrs(lower, moments * size[:, None], lower=1)
-    return np.asarray(found * size[:, None])
+    solution, _ = lapack.dpotrs(lower, moments * size[:, None], lower=1)
+    return np.asarray(solution * size[:, None])

@@ -16,7 +16,7 @@ from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
 from nestquad.regression._growth import grow_polynomial
-from nestquad.regression._least_squares import MOST_LEVERAGE, LeastSquares, PolynomialFit, fit_terms
+from nestquad.regression._least_squares import SQUARES, LeastSquares, PolynomialFit, fit_terms
 from nestquad.regression._polynomials import (
     Score,
     ScoreTable,
@@ -367,7 +367,7 @@ class _System:
         inverse = 1.0 / (self.spectrum + chosen)
         coefficients = self.vectors @ (inverse * moments)
         residuals = scaled - self.columns @ coefficients
-        leverage = np.minimum(self._rotated_squares @ inverse, MOST_LEVERAGE)
+        leverage = np.minimum(self._rotated_squares @ inverse, SQUARES.leverage)
         coefficients[self.terms.index(())] += mean
         lower = cholesky((self.vectors / inverse) @ self.vectors.T, lower=True)
         return PolynomialFit(

@@ -129,21 +129,6 @@ class LevelMoments:
         covariance = covariance * (stdtrit(max(n_outer - 1, 1), 0.975) / NORMAL_95) ** 2
         return cls(n_outer, n_inner, mean, covariance, *_moments(correction))
 
-    def change(self, finish: Finish, answers: Array) -> Array:
-        """Effect of the correction on the final answers, (k,)."""
-        if not np.isfinite(self.mean).all():
-            return np.full(np.size(finish(answers)), np.nan)
-        return np.atleast_1d(finish(answers) - finish(answers - self.mean))
-
-    def final_variance(self, finish: Finish, answers: Array, covariance: Array) -> Array:
-        """Variance of the final answers (k,) from one θ, given that of the q expectations."""
-        if not np.isfinite(covariance).all():
-            return np.full(np.size(finish(answers)), np.inf)
-        # Linearised over the error of the mean: that of a single θ would see other pieces of
-        # `finish` than the answer ever does.
-        directions = linearized_covariance(finish, answers, covariance / self.n_outer)
-        return np.asarray((directions**2).sum(axis=1)) * self.n_outer
-
 
 def _moments(values: Array) -> tuple[Array, Array]:
     q = values.shape[1]
@@ -154,12 +139,26 @@ def _moments(values: Array) -> tuple[Array, Array]:
     return values.mean(axis=0), np.cov(values, rowvar=False).reshape(q, q)
 
 
+def _change(level: LevelMoments, finish: Finish, answers: Array) -> Array:
+    """Effect of the correction of a level on the final answers, (k,)."""
+    if not np.isfinite(level.mean).all():
+        return np.full(np.size(finish(answers)), np.nan)
+    return np.atleast_1d(finish(answers) - finish(answers - level.mean))
+
+
+def _final_variance(finish: Finish, answers: Array, covariance: Array, n_outer: int) -> Array:
+    """Variance of the final answers (k,) from one θ, given that of the q expectations."""
+    if not np.isfinite(covariance).all():
+        return np.full(np.size(finish(answers)), np.inf)
+    # Linearised over the error of the mean: that of a single θ would see other pieces of `finish`
+    # than the answer ever does.
+    directions = linearized_covariance(finish, answers, covariance / n_outer)
+    return np.asarray((directions**2).sum(axis=1)) * n_outer
+
+
 def telescoped(levels: Sequence[LevelMoments], base: int) -> Array:
     """The q expectations: f(J) on the base level, and all corrections above it."""
-    total = levels[base].own_mean
-    for level in levels[base + 1 :]:
-        total = total + level.mean
-    return total
+    return sum((level.mean for level in levels[base + 1 :]), levels[base].own_mean)
 
 
 def base_level(levels: Sequence[LevelMoments]) -> int:
@@ -262,6 +261,12 @@ class LevelSummary:
 
     def describe(self, levels: Sequence[LevelMoments]) -> dict[str, Any]:
         """For `diagnostics`."""
+        shown = {
+            "change": self.change,
+            "change_std_error": self.noise,
+            "variance": self.variance,
+            "own_variance": self.own_variance,
+        }
         return {
             "error_inner": self.error_inner,
             "error_outer": self.error_outer,
@@ -273,14 +278,8 @@ class LevelSummary:
             "beta": self.beta,
             "base_level": self.base,
             "levels": [
-                {
-                    "n_inner": level.n_inner,
-                    "n_outer": level.n_outer,
-                    "change": self.change[i],
-                    "change_std_error": self.noise[i],
-                    "variance": self.variance[i],
-                    "own_variance": self.own_variance[i],
-                }
+                {"n_inner": level.n_inner, "n_outer": level.n_outer}
+                | {name: values[i] for name, values in shown.items()}
                 for i, level in enumerate(levels)
             ],
         }
@@ -290,12 +289,15 @@ def summarize(levels: Sequence[LevelMoments], finish: Finish) -> LevelSummary:
     """Answer and errors from independent levels."""
     base = base_level(levels)
     answers = telescoped(levels, base)
-    own, variance = (
-        np.stack([level.final_variance(finish, answers, getattr(level, what)) for level in levels])
-        for what in ("own_covariance", "covariance")
-    )
-    change = np.stack([level.change(finish, answers) for level in levels])
     n_outer = np.array([[level.n_outer] for level in levels])
+    own, variance = (
+        np.stack([_final_variance(finish, answers, c, level.n_outer) for c, level in pairs])
+        for pairs in (
+            [(level.own_covariance, level) for level in levels],
+            [(level.covariance, level) for level in levels],
+        )
+    )
+    change = np.stack([_change(level, finish, answers) for level in levels])
     # Corrections are zero most of the time, with a fourth moment of about ten.
     relative = (variance / np.where(own[-1] > 0, own[-1], 1.0))[1:].max(axis=1)
     decay = fit_decay(relative, 3.0 * relative / np.sqrt(n_outer[1:, 0]), *LEVELS.beta)
@@ -306,32 +308,21 @@ def summarize(levels: Sequence[LevelMoments], finish: Finish) -> LevelSummary:
     alpha = tuple(fit_decay(np.abs(size), error, *LEVELS.alpha) for size, error in by_answer)
     slow = np.clip([fit.slow for fit in alpha], *LEVELS.alpha_range)
     bias = [remaining_bias(*pair, rate) for pair, rate in zip(by_answer, slow, strict=True)]
-    variances = own[base] / n_outer[base] + (noise[base + 1 :] ** 2).sum(axis=0)
-    return LevelSummary(
-        base,
-        answers,
-        own,
-        variance,
-        change,
-        noise,
-        alpha,
-        beta,
-        slow,
-        np.array(bias),
-        _sampling(levels, base, finish, variances),
+    # Directions with the correlations of the levels' sum and the variances of the answers.
+    total = sum(
+        (level.covariance / level.n_outer for level in levels[base + 1 :]),
+        levels[base].own_covariance / levels[base].n_outer,
     )
-
-
-def _sampling(levels: Sequence[LevelMoments], base: int, finish: Finish, variances: Array) -> Array:
-    """Directions with the correlations of the levels' sum and the given variances, (k, q + k)."""
-    total = levels[base].own_covariance / levels[base].n_outer
-    for level in levels[base + 1 :]:
-        total = total + level.covariance / level.n_outer
-    directions = linearized_covariance(finish, telescoped(levels, base), total)
+    variances = own[base] / n_outer[base] + (noise[base + 1 :] ** 2).sum(axis=0)
+    directions = linearized_covariance(finish, answers, total)
     seen = (directions**2).sum(axis=1)
     scaled = directions * np.sqrt(variances / np.where(seen > 0, seen, 1.0))[:, None]
     # An answer whose θ all agreed has no direction to scale.
-    return np.concatenate([scaled, np.diag(np.sqrt(np.where(seen > 0, 0.0, variances)))], axis=1)
+    rest = np.diag(np.sqrt(np.where(seen > 0, 0.0, variances)))
+    sampling = np.concatenate([scaled, rest], axis=1)
+    return LevelSummary(
+        base, answers, own, variance, change, noise, alpha, beta, slow, np.array(bias), sampling
+    )
 
 
 def best_sizes(own: Array, corrections: Array, costs: Array, bias: Array, have: Array) -> Array:

@@ -15,10 +15,10 @@ from nestquad.accuracy import Allocation, allocate, size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods._events import (
-    NO_VARIATION,
     floor_directions,
     rare_event_errors,
     unseen_value_errors,
+    without_variation,
 )
 from nestquad.methods._method import Goal, Method, Turn, assembled, require_transports
 from nestquad.methods.multilevel._terms import (
@@ -410,16 +410,7 @@ class MLKQ(Method[Assembled]):
                         terms.levels, state.change, state.outer.T, strict=True
                     )
                 ],
-                "notes": [
-                    *terms.notes,
-                    *terms.inner.get("notes", []),
-                    *terms.outer.get("notes", []),
-                    *(
-                        []
-                        if np.isfinite(missed).all() and np.isfinite(rare).all()
-                        else [NO_VARIATION]
-                    ),
-                ],
+                "notes": [*terms.notes, *without_variation(missed, rare)],
             },
             n_evaluations=min(
                 evaluations.design.n_evaluations, evaluations.evaluator.n_evaluations

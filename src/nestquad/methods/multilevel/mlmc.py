@@ -13,10 +13,10 @@ from nestquad._typing import Array
 from nestquad.errors import InputError, NumericalError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError, call_f, outer_points
 from nestquad.methods._events import (
-    NO_VARIATION,
     floor_directions,
     rare_event_errors,
     unseen_value_errors,
+    without_variation,
 )
 from nestquad.methods._method import Goal, Method, Turn, assembled
 from nestquad.methods.multilevel._levels import (
@@ -157,10 +157,8 @@ class MLMC(Method[LevelSummary]):
     def _design(self, goal: Goal, sizes: Array) -> Design:
         return Design(
             tuple(
-                Grid(int(n_outer), int(n_inner), IID(), IID(), None, goal.stream, level)
-                for level, (n_outer, n_inner) in enumerate(
-                    zip(sizes, self._inner_sizes(len(sizes)), strict=True)
-                )
+                Grid(int(n_outer), self.n_coarsest << level, IID(), IID(), None, goal.stream, level)
+                for level, n_outer in enumerate(sizes)
             )
         )
 
@@ -215,34 +213,6 @@ class MLMC(Method[LevelSummary]):
         self, evaluations: Evaluations, last: Turn[LevelSummary] | None = None
     ) -> Turn[LevelSummary]:
         problem = evaluations.problem
-        seen = self._moments(evaluations)
-        levels, notes = seen.levels, seen.notes
-        state = summarize(levels, problem.finish)
-        value = np.atleast_1d(problem.finish(state.answers))
-        hidden = [problem.finish(state.answers + shift) - value for shift in seen.hidden]
-        state = replace(state, bias=np.fmax(state.bias, np.abs(hidden).max(axis=0)))
-        missed = floor_directions(problem, state.answers, seen.missed)
-        if not np.isfinite(missed).all():
-            notes = [*notes, NO_VARIATION]
-        estimate = assembled(
-            problem,
-            state.answers,
-            {
-                "inner": np.concatenate([np.diag(state.bias), missed], axis=1),
-                "outer": state.sampling,
-            },
-            {**state.describe(levels), "notes": notes},
-            n_evaluations=sum(level.n_outer * level.n_inner for level in levels),
-            n_outer=sum(level.n_outer for level in levels),
-            n_inner=levels[-1].n_inner,
-            method=self.name,
-            sample=seen.sample,
-        )
-        return Turn(evaluations.design, estimate, state)
-
-    def _moments(self, evaluations: Evaluations) -> _Seen:
-        """Means and covariances by level; of the finest level, a few θ for plots."""
-        problem = evaluations.problem
         levels: list[LevelMoments] = []
         rows: list[Array] = []
         notes: list[str] = []
@@ -260,28 +230,22 @@ class MLMC(Method[LevelSummary]):
             # Draws are independent, so the first are as good a sample for plots as any.
             kept = min(j.shape[0], limits.PLOT_ROWS)
             theta = outer_points(problem, grid, 0, kept).theta
-            # With few inner draws J may leave the domain of f (a logarithm of zero); such a level
-            # serves neither as a base nor as a correction, and the next finer one is the base.
-            f_values = call_f(problem, j[:, 0], theta, require_finite=False)
-            change = f_values
-            if index > 0:
-                halves = np.moveaxis(j[:, 1:] if self.antithetic else j[:, 1:2], 1, 0)
-                coarse = [call_f(problem, half, theta, require_finite=False) for half in halves]
-                with np.errstate(invalid="ignore"):
-                    change = f_values - sum(coarse) / len(coarse)
+            f_values, change = self._values(problem, j, theta, corrected=index > 0)
+            weights = np.full(f_values.shape, 1.0 / len(j))
             floor = None
             if np.isfinite(f_values).all():
-                equal = np.full(f_values.shape, 1.0 / len(j))
-                floor = rare_event_errors(problem, j[:, 0], f_values, equal)
+                floor = rare_event_errors(problem, j[:, 0], f_values, weights)
             levels.append(LevelMoments.of(n, f_values, change, floor))
             rows.append(j[:, 0])
-        weights = np.full(f_values.shape, 1.0 / len(j))
-        changes = noise_changes(problem, (j[:, 1], j[:, 2]), j[:, 0], f_values, theta)
-        hidden = [change.mean(axis=0) for change in changes]
-        shares = np.concatenate(
-            [np.full(level.n_outer, level.n_inner) for level in levels], dtype=float
-        )
-        missed = unseen_value_errors(
+        state = summarize(levels, problem.finish)
+        # The bias that the noise of J on the finest level may hide.
+        value = np.atleast_1d(problem.finish(state.answers))
+        shifts = noise_changes(problem, (j[:, 1], j[:, 2]), j[:, 0], f_values, theta)
+        hidden = [problem.finish(state.answers + part.mean(axis=0)) - value for part in shifts]
+        state = replace(state, bias=np.fmax(state.bias, np.abs(hidden).max(axis=0)))
+        # Values of g that no draw has shown.
+        shares = np.concatenate([np.full(level.n_outer, float(level.n_inner)) for level in levels])
+        errors = unseen_value_errors(
             problem,
             np.concatenate(rows),
             j[:, 0],
@@ -289,25 +253,40 @@ class MLMC(Method[LevelSummary]):
             weights,
             value_weights=shares / shares.sum(),
         )
-        sample = OuterSample(
-            theta, j[:kept, 0].copy(), f_values[:kept].copy(), weights[:kept] * len(j) / kept
+        missed = floor_directions(problem, state.answers, errors)
+        estimate = assembled(
+            problem,
+            state.answers,
+            {
+                "inner": np.concatenate([np.diag(state.bias), missed], axis=1),
+                "outer": state.sampling,
+            },
+            {**state.describe(levels), "notes": [*notes, *without_variation(missed)]},
+            n_evaluations=sum(level.n_outer * level.n_inner for level in levels),
+            n_outer=sum(level.n_outer for level in levels),
+            n_inner=levels[-1].n_inner,
+            method=self.name,
+            sample=OuterSample(
+                theta, j[:kept, 0].copy(), f_values[:kept].copy(), weights[:kept] * len(j) / kept
+            ),
         )
-        return _Seen(levels, sample, notes, hidden, missed)
+        return Turn(evaluations.design, estimate, state)
 
+    def _values(
+        self, problem: NestedExpectation, j: Array, theta: Array, *, corrected: bool
+    ) -> tuple[Array, Array]:
+        """f(J) (T, q) and its correction of the level before, from means j (T, views[, p]).
 
-@dataclass(frozen=True)
-class _Seen:
-    """Moments by level.
-
-    Of the finest level a sample, and changes (q,) of the mean of f(J) that the noise of J may hide;
-    standard errors (q,) from values of g that no draw has shown.
-    """
-
-    levels: list[LevelMoments]
-    sample: OuterSample
-    notes: list[str]
-    hidden: list[Array]
-    missed: Array
+        With few inner draws J may leave the domain of f (a logarithm of zero); such a level serves
+        neither as a base nor as a correction, and the next finer one is the base.
+        """
+        f_values = call_f(problem, j[:, 0], theta, require_finite=False)
+        if not corrected:
+            return f_values, f_values
+        halves = np.moveaxis(j[:, 1:] if self.antithetic else j[:, 1:2], 1, 0)
+        coarse = [call_f(problem, half, theta, require_finite=False) for half in halves]
+        with np.errstate(invalid="ignore"):
+            return f_values, f_values - sum(coarse) / len(coarse)
 
 
 def _refuse_divergence(state: LevelSummary) -> None:

@@ -17,11 +17,11 @@ from nestquad.accuracy import size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, call_f
 from nestquad.methods._events import (
-    NO_VARIATION,
     constant_value_errors,
     floor_directions,
     rare_event_errors,
     unseen_value_errors,
+    without_variation,
 )
 from nestquad.methods._method import Goal, Method, Turn, assembled
 from nestquad.methods.nested._stages import InnerFit, OuterFit, cancellation, noise_changes
@@ -183,46 +183,38 @@ class NestedRule(Method[NestedState]):
         return points.max_points
 
     def _sizes(self, goal: Goal) -> tuple[int, int]:
-        fixed_outer, fixed_inner = n_outer, n_inner = self._fixed("outer"), self._fixed("inner")
-        if (
-            goal.adaptive
-            and n_inner is None
-            and n_outer is not None
-            and n_outer < SETTINGS.fewest_outer
-        ):
+        """(T, N) of the first turn towards a tolerance, or of a budget."""
+        outer, inner, least = self._fixed("outer"), self._fixed("inner"), SETTINGS.fewest_outer
+        if goal.adaptive and inner is None and outer is not None and outer < least:
             raise InputError(
                 "n_outer",
-                f"{n_outer} with a tolerance",
-                f"at least {SETTINGS.fewest_outer}, or None to let it grow",
+                f"{outer} with a tolerance",
+                f"at least {least}, or None to let it grow",
                 "So few theta do not show whether a tolerance is met. A budget is fine.",
             )
-        if n_outer is None or n_inner is None:
-            if goal.adaptive or goal.budget is None:
-                first = self.start if goal.pilot is None else self.split(goal.pilot)
-                n_inner = n_inner or first[1]
-                least = -(-SETTINGS.fewest_evaluations // n_inner) if goal.pilot is None else 0
-                n_outer = n_outer or max(first[0], least)
-                if goal.budget is not None and n_outer * n_inner > goal.budget:
-                    n_outer, n_inner = self._sizes(replace(goal, adaptive=False))
-            elif n_outer is None and n_inner is None:
-                n_outer, n_inner = self.split(goal.budget)
-            elif n_outer is None:
-                assert n_inner is not None
-                n_outer = goal.budget // n_inner
-            else:
-                n_inner = goal.budget // n_outer
-        assert n_outer is not None
-        assert n_inner is not None
-        if goal.budget is not None and (
-            n_outer * n_inner > goal.budget or min(n_outer, n_inner) < 2
-        ):
+        n_outer, n_inner = (outer, inner) if outer and inner else self._first(goal, outer, inner)
+        budget = goal.budget
+        if budget is None:
+            return n_outer, n_inner
+        if not (outer or inner) and (not goal.adaptive or n_outer * n_inner > budget):
+            n_outer, n_inner = self.split(budget)
+        elif not (outer and inner) and (not goal.adaptive or n_outer * n_inner > budget):
+            n_outer, n_inner = outer or budget // (inner or 1), inner or budget // (outer or 1)
+        if n_outer * n_inner > budget or min(n_outer, n_inner) < 2:
             raise InputError(
                 "budget",
-                f"{goal.budget} evaluations",
-                f"at least {(fixed_outer or 2) * (fixed_inner or 2)} for method {self.name!r} with "
-                f"n_outer={fixed_outer} and n_inner={fixed_inner}",
+                f"{budget} evaluations",
+                f"at least {(outer or 2) * (inner or 2)} for method {self.name!r} with "
+                f"n_outer={outer} and n_inner={inner}",
             )
         return n_outer, n_inner
+
+    def _first(self, goal: Goal, outer: int | None, inner: int | None) -> tuple[int, int]:
+        """(T, N) of the first turn towards a tolerance."""
+        start = self.start if goal.pilot is None else self.split(goal.pilot)
+        n_inner = inner or start[1]
+        least = -(-SETTINGS.fewest_evaluations // n_inner) if goal.pilot is None else 0
+        return outer or max(start[0], least), n_inner
 
     def _grown(self, goal: Goal, last: Turn[NestedState]) -> Design | None:
         """Double the stage with the larger error, if the budget allows."""
@@ -286,39 +278,36 @@ class NestedRule(Method[NestedState]):
         rare = rare_event_errors(
             problem, full, f_full, outer.weights, interpolated=outer.interpolated
         )
-        # With a jackknife inner points of each θ are their own, so that rare values of g show as
-        # rare values of a smooth f, which have their floor; a constant g has none.
-        missed = (
-            constant_value_errors(problem, full, f_full)
-            if corrected
-            else unseen_value_errors(
-                problem, full if few is None else few, full, f_full, outer.weights
-            )
-        )
         changes = _inner_directions(
             final, f_full, f_fewer, halves and not corrected, grid.n_sets is not None
         )
         if corrected:
+            # Inner points of each θ are its own, so that rare values of g show as rare values of a
+            # smooth f, which have their floor; a constant g has none.
+            missed = constant_value_errors(problem, full, f_full)
             # A half-width of the whole correction: 1.96 standard errors of half of it.
             changes *= 0.5
-        elif halves and grid.n_sets is None:
-            smooth, *steps = noise_changes(problem, fewer, full, f_full, theta)
-            shifts = [final(f_full) - final(f_full + part) for part in (smooth, *steps)]
-            # Fewer points double the bias and a J without noise removes it: two estimates of it.
-            # The second direction is by how much they differ.
-            shifts[0] += changes[:, 0]
-            changes = np.column_stack([changes, *shifts])
+        else:
+            values = full if few is None else few
+            missed = unseen_value_errors(problem, values, full, f_full, outer.weights)
+            if halves and grid.n_sets is None:
+                smooth, *steps = noise_changes(problem, fewer, full, f_full, theta)
+                shifts = [final(f_full) - final(f_full + part) for part in (smooth, *steps)]
+                # Fewer points double the bias and a J without noise removes it: two estimates of
+                # it. The second direction is by how much they differ.
+                shifts[0] += changes[:, 0]
+                changes = np.column_stack([changes, *shifts])
+        floors = [floor_directions(problem, answers, errors) for errors in (missed, rare)]
         parts = {
-            "inner": np.concatenate([changes, floor_directions(problem, answers, missed)], axis=1),
-            "outer": np.concatenate(
-                [outer.directions, floor_directions(problem, answers, rare)], axis=1
-            ),
+            "inner": np.concatenate([changes, floors[0]], axis=1),
+            "outer": np.concatenate([outer.directions, floors[1]], axis=1),
         }
         state = NestedState(size_of(parts["inner"]), size_of(parts["outer"]))
         if last is not None:
             (before,) = last.design.grids
             state = state.after(last.state, inner=grid.n_inner > before.n_inner)
         step = -(-theta.shape[0] // limits.PLOT_ROWS)
+        notes = [note for fit in (inner, outer) for note in fit.diagnostics.get("notes", [])]
         estimate = assembled(
             problem,
             answers,
@@ -329,11 +318,7 @@ class NestedRule(Method[NestedState]):
                 "n_sets": "one for each theta" if grid.n_sets is None else grid.n_sets,
                 "inner": inner.diagnostics,
                 "outer": outer.diagnostics,
-                "notes": [
-                    *inner.diagnostics.get("notes", []),
-                    *outer.diagnostics.get("notes", []),
-                    *([] if np.isfinite([missed, rare]).all() else [NO_VARIATION]),
-                ],
+                "notes": notes + without_variation(missed, rare),
             },
             n_evaluations=theta.shape[0] * grid.n_inner,
             n_outer=theta.shape[0],
