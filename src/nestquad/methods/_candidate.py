@@ -1,4 +1,4 @@
-"""Candidates of an automatic choice: promise and credibility."""
+"""Candidates of an automatic choice: promise, price and credibility."""
 
 from __future__ import annotations
 
@@ -8,25 +8,61 @@ from typing import Any
 
 import numpy as np
 
-from nestquad.errors import NestquadError
+from nestquad import clock
+from nestquad.clock import TimePlan
+from nestquad.errors import NestquadError, NumericalError, OutsideDomainError, UnsupportedError
+from nestquad.evaluate import Design, Evaluations, OutOfTimeError
 from nestquad.methods._method import Method, Turn
-from nestquad.methods.learned import Learned, LearnedDesign
-from nestquad.points import Stream
-from nestquad.result import NORMAL_95
+from nestquad.methods._time import correct_plan, seconds_of, start_plan
+from nestquad.methods.learned import Learned, LearnedDesign, LearnedMethod
+from nestquad.methods.learned._average import LARGEST
+from nestquad.problem import NestedExpectation
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A method with its last turn, or with the error that made it fail, and how long it took.
 
-    `past` has the evaluations and half-widths of earlier turns.
+    `time` is the forecast of its analyses, and `past` has the evaluations and half-widths of
+    earlier turns.
     """
 
     method: Method[Any]
     turn: Turn[Any] | None
+    time: TimePlan
     failure: NestquadError | None = None
     seconds: float = 0.0
     past: tuple[tuple[int, float], ...] = ()
+
+    @classmethod
+    def after(
+        cls, evaluations: Evaluations, method: Method[Any], design: Design, known: Candidate | None
+    ) -> Candidate:
+        """The candidate after a design; one whose design has not grown is not analyzed again."""
+        last = None if known is None else known.turn
+        if known is not None and (last is None or last.design == design):
+            return known
+        started, evaluator = clock.now(), evaluations.evaluator
+        turn, failure = last, None
+        try:
+            turn = method.analyze(Evaluations(evaluator, design), last)
+        except (NumericalError, UnsupportedError, OutsideDomainError, OutOfTimeError) as error:
+            if last is None or not isinstance(error, OutOfTimeError):
+                turn, failure = None, error
+        seconds, each = clock.now() - started, evaluator.seconds_per_evaluation
+        time = known.time if known else start_plan(evaluations.problem, turn, each)
+        time = replace(time, seconds_of_g=each)
+        if turn is not None and turn is not last:
+            time = correct_plan(time, turn, last, seconds)
+        past = () if known is None else (*known.past, (known.n, known.half_width))
+        found = cls(method, turn, time, failure, seconds, past)
+        # Cut off by time, a larger set may be less even than the last, which was complete.
+        cut = evaluator.stopped is not None
+        return known if known and cut and found.half_width > known.half_width else found
+
+    @property
+    def n_evaluations(self) -> int:
+        return 0 if self.turn is None else self.turn.design.n_evaluations
 
     @property
     def n(self) -> int:
@@ -37,59 +73,15 @@ class Candidate:
         return (design.learning if isinstance(design, LearnedDesign) else design).n_evaluations
 
     @property
-    def n_draws(self) -> int:
-        """Fresh draws of its check."""
-        return 0 if self.turn is None else self.turn.design.n_evaluations - self.n
-
-    @property
-    def stream(self) -> Stream:
-        assert self.turn is not None
-        return self.turn.design.grids[0].stream
-
-    @property
     def half_width(self) -> float:
         """95 % half-width, maximum over answers."""
         half = np.max(self.turn.estimate.half_width) if self.turn else np.inf
         return np.inf if np.isnan(half) else float(half)
 
-    @property
-    def spread(self) -> float:
-        """Standard deviation of f(J) over θ; zero where it is unknown."""
-        sample = self.turn.estimate.sample if self.turn else None
-        return 0.0 if sample is None else sample.spread
-
-    @property
-    def unseen(self) -> float:
-        """Standard error from rare values of g, if points are independent in θ and x."""
-        if self.turn is None or not self.turn.design.grids[0].joint:
-            return 0.0
-        return float(self.turn.state.parts.get("unseen", 0.0))
-
-    def informed(self, others: Sequence[Candidate]) -> Candidate:
-        """The candidate with an error bar that allows for rare values of g that others have seen.
-
-        Their frequency does not depend on the method. The number of points counts for a plain rule,
-        not for kernel rules, which reuse few x.
-        """
-        if self.turn is None or self.turn.design.grids[0].joint:
-            return self
-        estimate = self.turn.estimate
-        own, floor = float(np.max(estimate.std_error)), 0.0
-        for other in others:
-            if other.half_width == np.inf:  # it saw nothing vary, and knows of no frequency
-                continue
-            reduction = min(1.0, other.n / self.n) ** 0.5 if self.method.plain else 1.0
-            part = other.unseen * reduction
-            # A bar that is a tenth of this has seen none of the rare values.
-            floor = max(floor, part if part <= 10.0 * own else other.half_width / NORMAL_95)
-        if not floor:
-            return self
-        wider = estimate.widened(floor, "other methods saw rare values of g")
-        return replace(self, turn=replace(self.turn, estimate=wider))
-
     def is_within(self, share: float) -> bool:
-        """Whether the half-width is within a share of the spread of f(J)."""
-        return 0.0 < self.half_width <= share * self.spread
+        """Whether the half-width is within a share of the standard deviation of f(J) over θ."""
+        sample = self.turn.estimate.sample if self.turn else None
+        return sample is not None and 0.0 < self.half_width <= share * sample.spread
 
     def contradicts(self, other: Candidate) -> bool:
         """Whether the intervals of an answer have nothing in common."""
@@ -100,36 +92,64 @@ class Candidate:
         return bool((distance > np.asarray(mine.half_width) + theirs.half_width).any())
 
     @property
-    def seconds_of_g(self) -> float:
+    def rate(self) -> float:
+        """Power of n at which the half-width falls.
+
+        It is observed since a turn with a quarter of the evaluations, of a plain rule with a
+        sixteenth, since its half-widths scatter. Before there is one, a model's is that of its
+        posterior between all groups and all but one, and .8 that of a plain rule.
+        """
+        plain = self.method.plain
+        before = [
+            (n, half)
+            for n, half in self.past
+            if (16 if plain else 4) * n <= self.n and 0 < half < np.inf
+        ]
+        if before and 0 < self.half_width < np.inf:
+            n, half = before[-1]
+            return float(np.clip(np.log(half / self.half_width) / np.log(self.n / n), 0.4, 1.5))
+        state = None if self.turn is None else self.turn.state
+        return float(np.clip(state.rate, 0.7, 1.2)) if isinstance(state, Learned) else 0.8
+
+    def promise(self, new: float) -> float:
+        """Half-width to expect after more evaluations."""
+        return self.half_width * float((self.n / (self.n + new)) ** self.rate)
+
+    def needs(self, half_width: float) -> float:
+        """Evaluations to expect until the half-width is that small."""
+        ratio = np.clip(self.half_width / max(half_width, 1e-300), 1.0, 1e60)
+        return self.n * (float(ratio ** (1.0 / self.rate)) - 1.0)
+
+    @property
+    def seconds_each(self) -> float:
         """Seconds of an evaluation and its part of the analysis, in the last turn."""
         known = self.past[-1][0] if self.past else 0
         return max(self.seconds, 1e-9) / max(self.n - known, 1)
 
-    def promise(self, left: float) -> float:
-        """Half-width to expect after `left` more evaluations."""
-        return self.half_width * float((self.n / (self.n + left)) ** self.rate)
+    def price(self, new: float) -> float:
+        """Predicted seconds of more evaluations, with their analysis."""
+        if self.method.plain:
+            return new * self.seconds_each
+        return self.time.seconds(self.n + new, 0, new)
 
-    @property
-    def rate(self) -> float:
-        """Power of n at which the half-width falls.
+    def finer(self, problem: NestedExpectation) -> Design | None:
+        """The last design with four times the θ of its dense average, free of g."""
+        assert self.turn is not None
+        assert isinstance(self.method, LearnedMethod)
+        design, state = self.turn.design, self.turn.state
+        assert isinstance(design, LearnedDesign)
+        average = self.method.average(problem, state.scalar, design.grids[0].stream)
+        present = design.log2_theta or average.affordable(state.model)
+        return replace(design, log2_theta=present + 2) if present + 2 <= LARGEST else None
 
-        A model's rate is that of its posterior between all groups and all but one, which holds
-        for a while, and at least 1; pilots of 512 points had 1.4 to 3. A plain rule's is observed
-        since a turn with a sixteenth of the evaluations, and .8 before there is one.
-        """
-        if self.turn is None or not self.method.plain:
-            state = None if self.turn is None else self.turn.state
-            return float(np.clip(state.rate, 1.0, 1.5)) if isinstance(state, Learned) else 1.0
-        before = [(n, half) for n, half in self.past if 16 * n <= self.n and 0 < half < np.inf]
-        if not before or not 0 < self.half_width < np.inf:
-            return 0.8
-        n, half = before[-1]
-        return float(np.clip(np.log(half / self.half_width) / np.log(self.n / n), 0.4, 1.0))
-
-    def needs(self, half_width: float, rate: float) -> float:
-        """Evaluations to expect until the half-width is that small."""
-        ratio = np.clip(self.half_width / max(half_width, 1e-300), 1.0, 1e60)
-        return self.n * (float(ratio ** (1.0 / rate)) - 1.0)
+    def takes(self, design: Design) -> float:
+        """Predicted seconds of a larger design."""
+        if not isinstance(design, LearnedDesign):
+            return self.price(design.n_evaluations - self.n_evaluations)
+        if design.n_evaluations == self.n_evaluations:  # θ of an average alone
+            assert self.turn is not None
+            return 4.0 * self.seconds
+        return seconds_of(self.time, design, self.turn)
 
 
 def is_pilot(candidate: Candidate, standing: Sequence[Candidate]) -> bool:
@@ -157,18 +177,6 @@ def credible(standing: Sequence[Candidate]) -> list[Candidate]:
             for other in enough
         )
 
-    kept = [candidate for candidate in _unrefuted(enough) if not is_refuted(candidate)]
+    kept = [candidate for candidate in enough if not is_refuted(candidate)]
     # Where all are doubted, the widest bar is the least wrong.
     return kept or [max(enough, key=lambda candidate: candidate.half_width)]
-
-
-def _unrefuted(standing: list[Candidate]) -> list[Candidate]:
-    """Candidates whose model no common check finds clearly worse than another."""
-    learned = [(one, one.turn.state) for one in standing if one.turn and one.n_draws]
-    checks = [state.check for _, state in learned if state.check is not None]
-    if not checks:
-        return standing
-    check = max(checks, key=lambda draws: draws.n_draws)
-    kept = check.unrefuted([state.model for _, state in learned])
-    worse = [candidate for k, (candidate, _) in enumerate(learned) if k not in kept]
-    return [candidate for candidate in standing if candidate not in worse]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nestquad.clock import LEARNING, TimePlan
+from nestquad.evaluate import Design
 from nestquad.methods._method import Turn, has_transports
 from nestquad.methods.learned import LearnedDesign, n_draws
 from nestquad.problem import NestedExpectation
@@ -32,6 +33,19 @@ def correct_plan(
         known = before.design.learning.n_evaluations
         fitted, new = known < n, design.n_evaluations - before.design.n_evaluations
     return plan.corrected(seconds, n, design.n_evaluations - n, new, fitted=fitted)
+
+
+def seconds_of(plan: TimePlan, design: Design, last: Turn[Any] | None = None) -> float:
+    """Predicted seconds of a design, beside that of a last turn."""
+    n, known, learned = design.n_evaluations, 0, 0
+    if last is not None:
+        known = last.design.n_evaluations
+    if isinstance(design, LearnedDesign):
+        n = design.learning.n_evaluations
+        if last is not None and isinstance(last.design, LearnedDesign):
+            learned = last.design.learning.n_evaluations
+    checks = design.n_evaluations - n
+    return plan.seconds(n, checks, design.n_evaluations - known, fitted=n > learned)
 
 
 def budget_in_time(

@@ -44,6 +44,8 @@ from nestquad.regression import (
 # Limits of time: points that choose terms and orders (fewer where there are many coordinates),
 # points that determine coefficients and refine kernels, and θ that are looked at together.
 _CHOICE, _CHOICE_NUMBERS, _ENOUGH, _BLOCK = 2**13, 2**17, 2**15, 2**17
+# Limit of time: θ of a sketch, among which the posterior is drawn.
+_SKETCH = 2**14
 # Density of θ below which errors of the process exceed the variance over x that it explains.
 # Without this limit, few θ at the ends of the cube made one of six certified intervals of insurance
 # ten times as wide.
@@ -159,16 +161,27 @@ class JointModel(ModelOfJ):
         return len(in_theta) + self.dim
 
     @cached_property
-    def sketch(self) -> DenseSet:
+    def _lattices(self) -> DenseSet:
         """Ĵ at the θ of all shifted lattices, by FFT."""
-        return self._bounded(self._at_design())
+        return self._bounded(self._unbounded(self.data.shifts[:, : self.dim]))
+
+    @property
+    def _sketched(self) -> slice:
+        """Every 2^k-th θ of the lattices, which are lattices themselves."""
+        return slice(None, None, 1 << max((self.n_points - 1) // _SKETCH, 0).bit_length())
+
+    @cached_property
+    def sketch(self) -> DenseSet:
+        rows, every = self._sketched, self._lattices
+        return DenseSet(every.uniform[rows], every.weights[rows], every.j[rows])
 
     @cached_property
     def design(self) -> DenseSet:
         rows = np.arange(self.n_points, dtype=float).reshape(self.data.n_shifts, -1)
         order = in_sequence_order(rows).astype(np.intp)
+        every = self._lattices
         # One θ and one x: both weigh.
-        return DenseSet(self.sketch.uniform[order], self.data.weights, self.sketch.j[order])
+        return DenseSet(every.uniform[order], self.data.weights, every.j[order])
 
     def as_function(self) -> JointModel:
         return replace(self, branches=False)
@@ -232,7 +245,7 @@ class JointModel(ModelOfJ):
         rule; Papandreou and Yuille 2010, Gaussian sampling by local perturbations). Deleted groups
         are the shifts of the lattice.
         """
-        base, n_shifts = self.sketch, self.data.n_shifts
+        base, rows, n_shifts = self.sketch, self._sketched, self.data.n_shifts
         deleted = [self.without(group) for group in range(n_shifts)] if n_shifts > 1 else []
         drawn = [
             (None, None) if o.process is None else o.process.draws(n_paths, rng)
@@ -241,20 +254,20 @@ class JointModel(ModelOfJ):
         errors = np.zeros((n_paths, *base.j.shape))
         few = n_expected(n_paths)
         expected = np.zeros((len(deleted), few, *base.j.shape))
-        rows = np.arange(self.n_points) % n_shifts
+        shift = np.arange(self.n_points) % n_shifts
         for c, (marginal, values) in enumerate(drawn):
             if marginal is None or values is None:
                 continue
             observed = in_sequence_order(values)
-            truth = marginal.reshape(n_paths, -1) / base.weights
+            truth = marginal.reshape(n_paths, -1)[:, rows] / base.weights
             own = self._refit(c, observed) - truth
             errors[:, :, c] = -self.outputs[c].scale * own
             for group, model in enumerate(deleted):
-                refit = model._refit(c, observed[:few, rows != group], self)
+                refit = model._refit(c, observed[:few, shift != group], self)
                 change = refit - truth[:few] - own[:few]
                 expected[group, :, :, c] = self.outputs[c].scale * change
         offsets = self.data.shifts[:, : self.dim]
-        others = [model._bounded(model._unbounded(offsets)).j for model in deleted]
+        others = [model._bounded(model._unbounded(offsets)).j[rows] for model in deleted]
         observed_changes = np.array([j - base.j for j in others]).reshape(-1, *base.j.shape)
         return Paths(errors, observed_changes, expected)
 
@@ -262,12 +275,12 @@ class JointModel(ModelOfJ):
         """Posterior means (K, M) over x of output c at the θ of a sketch, from values (K, n)."""
         whole, output = sketched or self, self.outputs[c]
         assert output.process is not None
-        base, weights = whole.sketch, self.data.weights
+        base, rows, weights = whole.sketch, whole._sketched, self.data.weights
         trend = output.fit.with_coefficients(output.fit.response(self.table, (values / weights).T))
         rest = values - trend.evaluate(self.table).T * weights
         by_shift = np.stack([in_lattice_order(row, self.data.n_shifts) for row in rest])
         offsets = whole.data.shifts[:, : self.dim]
-        mean = output.process.predicted(by_shift, offsets).reshape(len(values), -1)
+        mean = output.process.predicted(by_shift, offsets).reshape(len(values), -1)[:, rows]
         return np.asarray(mean / base.weights + trend.evaluate(whole._theta_table(base.uniform)).T)
 
     def without(self, group: int) -> JointModel:
@@ -340,10 +353,6 @@ class JointModel(ModelOfJ):
         return self._bounded(self._unbounded(offsets))
 
     # Means over x, first without bounds, then with them.
-
-    def _at_design(self) -> DenseSet:
-        """Ĵ at the θ of all shifted lattices, (R m, …), without bounds."""
-        return self._unbounded(self.data.shifts[:, : self.dim])
 
     def _unbounded(self, offsets: Array) -> DenseSet:
         """Ĵ at the lattice θ shifted by offsets (C, d_θ): (C m, …), without bounds."""

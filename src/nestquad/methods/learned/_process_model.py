@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 from scipy.special import log_ndtr
 
 from nestquad._typing import Array
@@ -133,6 +132,8 @@ class ProcessModel(ModelOfJ):
         Points that were chosen are no sample of the law. Distances are in lengthscales of the
         first output.
         """
+        from scipy.spatial import cKDTree  # an eighth of the time of the import of nestquad
+
         first = self.processes[0]
         lengthscale = first.gp.parameters.lengthscale
         drawn = sketch_points(self.uniform.shape[1], self.settings.n_cells)
