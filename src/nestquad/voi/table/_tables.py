@@ -154,7 +154,9 @@ def clean(argument: str, table: Any, kind: str, region: Region | None = None) ->
             continue
         numbers[name], note = _as_floats(column, region.decimal if region else "")
         notes += [f"{name!r} {note}"] if note else []
-        bad = np.flatnonzero(~(np.abs(numbers[name]) < LARGEST))
+        codes, far = _apart(numbers[name])
+        notes += [_far_note(name, numbers[name][far], rows[far], region)] if far.size else []
+        bad = np.union1d(np.flatnonzero(~(np.abs(numbers[name]) < LARGEST)), codes)
         problems += _bad_cells(argument, column, bad, rows, region)
     cleaned = pandas().DataFrame(numbers, index=frame.index)
     if kind != "parameters" and not problems:
@@ -171,6 +173,37 @@ def clean(argument: str, table: Any, kind: str, region: Region | None = None) ->
     cleaned.attrs["counted"] = bool(frame.attrs.get("counted"))
     cleaned.attrs["indexed"] = not unnamed and not frame.attrs.get("labelled")
     return Cleaned(cleaned, tuple(problems))
+
+
+def _apart(x: Array) -> tuple[Indices, Indices]:
+    """Rows of codes for missing values, such as -999, and other rows far from all others.
+
+    Far is beyond a gap of twice the range of 99 % of the others.
+    """
+    order = np.argsort(x)
+    order = order[np.abs(x[order]) < LARGEST]
+    others = order[~np.isin(np.abs(x[order]), _CODES)]
+    nines = np.setdiff1d(order, others)
+    if others.size < FEWEST_ROWS or np.ptp(x[others]) == 0:
+        return order[:0], order[:0]
+    low, high = x[others[0]], x[others[-1]]
+    gaps = np.maximum(low - x[nines], x[nines] - high)
+    # Nines among the others, more than once where no other number is repeated, are codes, too.
+    is_code = (gaps > high - low) | (nines.size > 1 and np.unique(x[others]).size == others.size)
+    s, most = x[others], max(others.size // 100, 1)
+    low, high, top, bottom = s[most], s[-1 - most], s[-1 - most :], s[: most + 1]
+    above = np.flatnonzero(np.diff(top) > 2 * (top[:-1] - low))
+    below = np.flatnonzero(np.diff(bottom) > 2 * (high - bottom[1:]))
+    far = [others[-most + above[0] :]] if above.size else []
+    far += [others[: below[-1] + 1]] if below.size else []
+    return nines[is_code], np.concatenate(far) if far and high > low else order[:0]
+
+
+def _far_note(name: str, x: Array, rows: Indices, region: Region | None) -> str:
+    """Note on numbers that are far from all others of a column."""
+    places = f"line {region.lines[rows[0]]:,}" if region else f"row {rows[0] + 1:,}"
+    more = f" and {len(x) - 1:,} more" if len(x) > 1 else ""
+    return f"{name!r} is far from all other draws in {places} ({x[0]:,.6g}){more}: is it a slip?"
 
 
 def aligned(
@@ -571,6 +604,8 @@ def _bad_cells(
             told.add(text if kind == "text" else kind)
 
 
+# Numbers that stand for a missing value.
+_CODES = (99.0, 999.0, 9999.0, 99999.0, 999999.0)
 _MISSING = ("", "na", "n/a", "nan", "null", "none")
 # Kinds of bad cells, the first that fits: whether a text is one, its description, and advice.
 _DIAGNOSES: dict[str, tuple[Callable[[str], object], str, str]] = {
@@ -620,6 +655,11 @@ _DIAGNOSES: dict[str, tuple[Callable[[str], object], str, str]] = {
         lambda text: is_float(text) and abs(float(text)) >= LARGEST,
         "{}, too large a number",
         "Use another unit.",
+    ),
+    "code": (
+        lambda text: is_float(text) and abs(float(text)) in _CODES,
+        "{}, which stands for a missing value",
+        "Remove the whole draw from all tables, or find out why the model has no value.",
     ),
     "text": (lambda text: True, "the text {}", "Notes beside the numbers have to go."),
 }
