@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import csv
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -89,6 +88,19 @@ class Region:
     blanks: tuple[int, ...] = ()
     titles: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, frame: pd.DataFrame) -> Region:
+        """Region of a table without a file, whose lines count its rows."""
+        return cls(frame, np.arange(len(frame)) + 1)
+
+    def address(self, name: str, row: int) -> str:
+        """Address of a cell of a sheet, such as B7; "" in a text file."""
+        return f"{self.letters[name]}{self.lines[row]}" if name in self.letters else ""
+
+    def line(self, row: int) -> str:
+        """Line of a file, or row of a table without a file."""
+        return f"{'line' if self.header else 'row'} {self.lines[row]:,}"
+
 
 def is_workbook(name: str, data: bytes) -> bool:
     """Whether a file is a workbook, by its first bytes or its name."""
@@ -103,10 +115,18 @@ def read_text(name: str, data: bytes) -> Region:
     lines = [line.strip(" ") if line.strip() else "" for line in text.splitlines()]
     first = lines[: LAYOUT.header_lines]
     separator = _separator(first)
-    split = _split(first, separator)
-    width = max(map(len, split), default=0)
-    top = pd.DataFrame([[*row, *[None] * (width - len(row))] for row in split], dtype=object)
-    above = find_header(top)[0] if width else 0
+    first = ["" if _SEPARATOR_LINE.fullmatch(line.rstrip(separator)) else line for line in first]
+    width = max((len(re.split(separator, line)) for line in first), default=1)
+    blank: dict[str, Any] = {"skip_blank_lines": False, "skipinitialspace": True, **_RAW}
+    top = pd.read_csv(
+        io.StringIO("\n".join([*first, ""])),
+        sep=separator,
+        names=range(width),
+        dtype=object,
+        **blank,
+    )
+    top = top.map(lambda x: x.strip() or None if isinstance(x, str) else None)
+    above = find_header(top)[0] if len(top) else 0
     options = {"sep": separator, "encoding": encoding, "skiprows": above + 1, **_RAW}
     # Between commas numbers have points; elsewhere the cells tell.
     options |= {"low_memory": False} if separator == "," else {"dtype": str}
@@ -134,7 +154,8 @@ def read_text(name: str, data: bytes) -> Region:
     frame = frame.apply(_with_mark, mark=decimal) if separator != "," else frame
     # Between commas, a number with a comma makes one cell too many as well.
     numbered = separator == r"\s+" or bool(np.array_equal(frame[0], np.arange(len(frame)) + 1))
-    if frame.shape[1] == len(split[above]) + 1 and numbered:
+    named = len(top) and (top.iloc[above].last_valid_index() or 0) + 1
+    if frame.shape[1] == named + 1 and numbered:
         top.iloc[above] = [None, *top.iloc[above].tolist()][: top.shape[1]]  # as R's write.table
     region = replace(table_below(top.iloc[: above + 1], frame), decimal=decimal)
     is_read = decimal == "," and any(dtype.kind in "fiu" for dtype in region.frame.dtypes)
@@ -187,19 +208,6 @@ def _separator(lines: Sequence[str]) -> str:
         if usual and any(row.count(mark) >= max(usual - 1, 1) for row in wordy or rows):
             return mark
     return r"\s+" if sum(" " in row for row in rows) > len(rows) / 2 else ","
-
-
-def _split(lines: Sequence[str], separator: str) -> list[list[str | None]]:
-    """Cells of the first lines; quoted names may have several lines, and blanks."""
-    if separator == r"\s+":
-        lines, separator = [re.sub(r"\s+", " ", line).strip() for line in lines], " "
-    rows = csv.reader((f"{line}\n" for line in lines), delimiter=separator)
-    return [
-        []
-        if len(row) <= 2 and _SEPARATOR_LINE.fullmatch(separator.join(row))
-        else [cell.strip() or None for cell in row]
-        for row in rows
-    ]
 
 
 def read_sheets(file: str, data: bytes, chosen: Sequence[str] = ()) -> dict[str, Region]:

@@ -318,7 +318,7 @@ def _clean_together(
     elif isinstance(source, Mapping | pandas().DataFrame):
         frame = pandas().DataFrame(source).reset_index(drop=True)
         frame.columns = [one_line(c) for c in frame.columns]
-        region = Region(frame, np.arange(len(frame)) + 1)
+        region = Region.of(frame)
     else:
         raise InputError("file", shown(source), "a path, or a name and bytes")
     check_names(name, region.frame)

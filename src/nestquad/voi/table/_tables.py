@@ -139,6 +139,7 @@ def clean(argument: str, table: Any, kind: str, region: Region | None = None) ->
         check_names(argument, frame)
     except InputError as error:
         return Cleaned.refused(argument, error)
+    where = region or Region.of(frame)
     numbers: dict[str, Array] = {}
     problems: list[Problem] = []
     categories: dict[str, tuple[str, ...]] = {}
@@ -155,7 +156,9 @@ def clean(argument: str, table: Any, kind: str, region: Region | None = None) ->
         numbers[name], note = _as_floats(column, region.decimal if region else "")
         notes += [f"{name!r} {note}"] if note else []
         codes, far = _apart(numbers[name])
-        notes += [_far_note(name, numbers[name][far], rows[far], region)] if far.size else []
+        more = f" and {far.size - 1:,} more" if far.size > 1 else ""
+        notes += [f"{name!r} is far from all other draws in {where.line(rows[i])} "
+                  f"({numbers[name][i]:,.6g}){more}: is it a slip?" for i in far[:1]]  # fmt: skip
         bad = np.union1d(np.flatnonzero(~(np.abs(numbers[name]) < LARGEST)), codes)
         problems += _bad_cells(argument, column, bad, rows, region)
     cleaned = pandas().DataFrame(numbers, index=frame.index)
@@ -197,13 +200,6 @@ def _apart(x: Array) -> tuple[Indices, Indices]:
     far = [others[-most + above[0] :]] if above.size else []
     far += [others[: below[-1] + 1]] if below.size else []
     return nines[is_code], np.concatenate(far) if far and high > low else order[:0]
-
-
-def _far_note(name: str, x: Array, rows: Indices, region: Region | None) -> str:
-    """Note on numbers that are far from all others of a column."""
-    places = f"line {region.lines[rows[0]]:,}" if region else f"row {rows[0] + 1:,}"
-    more = f" and {len(x) - 1:,} more" if len(x) > 1 else ""
-    return f"{name!r} is far from all other draws in {places} ({x[0]:,.6g}){more}: is it a slip?"
 
 
 def aligned(
@@ -403,8 +399,8 @@ def without_summaries(
         if values.notna().all():  # its only text was the label
             kept[name] = values
     kept = kept.reset_index(drop=True) if _is_default(frame.index) else kept
-    places = [f"line {region.lines[i]:,}" if region else f"row {i + 1:,}" for i in summaries]
-    told = ", ".join(f"{at} ({w})" for at, w in zip(places, summaries.values(), strict=True))
+    where = region or Region.of(frame)
+    told = ", ".join(f"{where.line(i)} ({word})" for i, word in summaries.items())
     return kept, rows, [f"rows that summarize the draws are left out: {told}"]
 
 
@@ -583,14 +579,11 @@ def _bad_cells(
     bad = np.array(sorted(bad, key=lambda i: str(column.iloc[i]).isdigit()), dtype=np.intp)
     for i in map(int, bad[:MOST_PROBLEMS]):
         text = "" if pandas().isna(column.iloc[i]) else str(column.iloc[i]).strip()
-        row, line, address = int(rows[i]) + 1, None, ""
-        where = f"column {name!r}, row {row:,}"
-        if region is not None:
-            line = int(region.lines[rows[i]])
-            row, letter = line - region.header, region.letters.get(name, "")
-            address = f"{letter}{line}" if letter else ""
-            where = f"column {name!r}, row {row:,} (line {line:,} of the file)"
-            where = f"cell {address} (column {name!r})" if letter else where
+        line = int(region.lines[rows[i]]) if region else None
+        row = int(rows[i]) + 1 if region is None else int(region.lines[rows[i]]) - region.header
+        address = region.address(name, rows[i]) if region else ""
+        where = f"column {name!r}, row {row:,}" + f" (line {line or 0:,} of the file)" * bool(line)
+        where = f"cell {address} (column {name!r})" if address else where
         kind = next(kind for kind, diagnosis in _DIAGNOSES.items() if diagnosis[0](text))
         _, words, advice = _DIAGNOSES[kind]
         if not {kind, text} & told:
