@@ -88,6 +88,15 @@ def with_rows(place, rows, label=None):
     return book((pd.concat([table.iloc[:place], extra, table.iloc[place:]], ignore_index=True),))
 
 
+def subtotals(statistic):
+    """A row of totals or means below every 40 draws, and one of all."""
+    table = log().drop(columns="Iteration")
+    blocks = [table.iloc[k : k + 40] for k in range(0, N, 40)]
+    rows = [getattr(block, statistic)().to_frame().T for block in (*blocks, table)]
+    parts = [part for pair in zip(blocks, rows, strict=False) for part in pair]
+    return book((pd.concat([*parts, rows[-1]], ignore_index=True),))
+
+
 def hidden(kind):
     made = book((log(),))
     if kind == "sheet":
@@ -189,8 +198,10 @@ READ = {
         "'p_cure' is in %",
     ),
     "a hidden sheet": (lambda: hidden("sheet"), "hidden sheet 'old' not used"),
-    "a hidden column": (lambda: hidden("columns"), "hidden columns are read: 'u_well'"),
-    "a hidden row": (lambda: hidden("rows"), "1 hidden rows are read"),
+    "a hidden column": (lambda: hidden("columns"), ""),
+    "a hidden row": (lambda: hidden("rows"), ""),
+    "subtotals without a label": (lambda: subtotals("sum"), "line 42 (total), line 83 (total)"),
+    "means of parts without a label": (lambda: subtotals("mean"), "line 42 (mean), line 83 (mean)"),
 }
 REFUSED = {
     "formulas": (
@@ -210,6 +221,14 @@ REFUSED = {
     "a date in a cell": (
         lambda: book((log(),), titles=[("C9", pd.Timestamp("2026-05-01").to_pydatetime())]),
         "the text '2026-05-01 00:00:00' in cell C9",
+    ),
+    "a code for a missing value": (
+        lambda: book((log(),), titles=[("F10", -999)]),
+        "'-999.0', which stands for a missing value in cell F10",
+    ),
+    "codes among the numbers": (
+        lambda: book((log(),), titles=[("F10", 9999), ("F11", 9999), ("F12", 5e5)]),
+        "'9999.0', which stands for a missing value in cell F10 (column 'Drug') and 1 more",
     ),
     "per cent in some cells": (
         lambda: book((log(),), titles=[("B5", "40%")]),
@@ -248,6 +267,41 @@ def test_a_workbook_that_cannot_be_read_is_refused_with_the_place(name, tmp_path
     assert words in str(voi.preview(path, wtp=20_000).problems[0])
     assert main(["voi", "--workbook", str(path), "--wtp", "20000"]) == 2
     assert words in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("cell", [1e6, -4.0, 33_000.0])
+def test_a_number_far_from_all_others_is_said(cell):
+    seen = voi.preview(("slip.xlsx", saved(book((log(),), titles=[("F9", cell)]))), wtp=20_000)
+    assert seen.problems == ()
+    assert f"far from all other draws in line 9 ({cell:,.6g}): is it a slip?" in seen.notes[0]
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_points_of_thousands_beside_plain_numbers_are_refused(separator):
+    """850 beside 1.250: decimals would not be three or none in every cell."""
+    cells = [f"{x:,}".replace(",", ".") for x in RNG.integers(600, 1900, N)]
+    table = COSTS.assign(SoC=cells).to_csv(index=False, sep=separator)
+    problem = str(voi.preview(P, ("costs.csv", table.encode()), EFFECTS).problems[0])
+    assert "which may be 1" in problem
+    assert "in column 'SoC'" in problem
+    whole = COSTS.assign(SoC=np.where(np.arange(N) % 2, 0, COSTS.SoC.round(3) / 1e3))
+    seen = voi.preview(P, ("costs.csv", whole.to_csv(index=False).encode()), EFFECTS)
+    np.testing.assert_allclose(seen.costs, whole)
+
+
+def test_sheets_can_be_chosen(tmp_path, capsys):
+    made = book(inputs=P, old_costs=COSTS + 1, new_costs=COSTS, QALYs=EFFECTS, all=log())
+    path = tmp_path / "model.xlsx"
+    path.write_bytes(saved(made))
+    assert voi.preview(path).sheets == ("inputs", "old costs", "new costs", "QALYs", "all")
+    for sheets in (["inputs", "new costs", "QALYs"], ["all"]):
+        seen = voi.preview(path, sheets=sheets)
+        np.testing.assert_allclose(seen.costs, COSTS)
+        arguments = ["voi", "--workbook", str(path), "--preview", "--sheets", *sheets]
+        assert main(arguments) == 0
+        assert "SoC, Drug" in capsys.readouterr().out
+    assert main(["voi", "--workbook", str(path), "--preview", "--sheets", "al"]) == 2
+    assert "Did you mean 'all'" in capsys.readouterr().err
 
 
 def test_a_block_pasted_twice_is_said():
@@ -331,3 +385,18 @@ def test_numbers_of_draws_that_repeat_are_no_input():
     inputs = P.assign(Iter=[1, 1, *range(3, N + 1)])
     problem = voi.preview(inputs, COSTS, EFFECTS).problems[0]
     assert "'Iter', which does not number the rows" in str(problem)
+
+
+def test_a_name_is_no_formula_in_tables_of_the_command(tmp_path, capsys):
+    formula = '=HYPERLINK("http://x")'
+    frames = {"parameters": P.rename(columns={"p_cure": formula}), "costs": COSTS}
+    for kind, table in {**frames, "effects": EFFECTS}.items():
+        table.to_csv(tmp_path / f"{kind}.csv", index=False)
+    given = [word for k in (*frames, "effects") for word in (f"--{k}", str(tmp_path / f"{k}.csv"))]
+    assert main(["voi", *given, "--wtp", "20000", "--tables", str(tmp_path / "out")]) == 0
+    capsys.readouterr()
+    for path in (tmp_path / "out").glob("*.csv"):
+        table = pd.read_csv(path)
+        texts = table.select_dtypes(exclude="number").astype(str)
+        assert not texts.apply(lambda column: column.str.startswith("=")).any(axis=None)
+    assert f"'{formula}" in pd.read_csv(tmp_path / "out" / "singles.csv")["pars"].tolist()

@@ -562,6 +562,35 @@ def test_a_cancelled_analysis_continues_where_it_was(client, space):
     assert [one["value"][at] for one in got["results"]["sets"]] == pytest.approx(exact, rel=1e-9)
 
 
+def test_a_cancelled_analysis_has_files(client):
+    frames = tables(300)
+    _, path = uploaded(client, files(frames))
+    client.get(f"{path}/state")
+    client.post(f"{path}/cancel")
+    assert list(settled(client, path)["files"])[:2] == ["report.html", "report.docx"]
+    content = client.get(f"{path}/files/tables.xlsx").content
+    outputs = voi.Outputs(frames["costs"], frames["effects"], 10_000)
+    exact = voi.evppi(outputs, frames["parameters"]).evppi.sort_values(ascending=False)
+    sheet = pd.read_excel(io.BytesIO(content), sheet_name="singles", engine="calamine")
+    shown = sheet["EVPPI per person"]
+    np.testing.assert_allclose(shown, exact, rtol=1e-9)
+
+
+def test_sheets_are_chosen_on_the_page(client):
+    frames = tables(300)
+    buffer = io.BytesIO()
+    with pd.ExcelWriter(buffer) as writer:
+        for kind, frame in frames.items():
+            frame.to_excel(writer, sheet_name=kind, index=False)
+        (frames["costs"] + 50.0).to_excel(writer, sheet_name="newer costs", index=False)
+    answer, path = uploaded(client, {"workbook": ("model.xlsx", buffer.getvalue())})
+    assert "<option>newer costs</option>" in answer.text
+    client.post(f"{path}/settings", json={"sheets": ["parameters", "newer costs", "effects"]})
+    settled(client, path)
+    means = computed(client, path)["seen"]["tables"]["costs"]["ranges"]
+    np.testing.assert_allclose(np.array(means)[:, 1], frames["costs"].mean() + 50.0)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_prints_its_address_and_leaves_nothing(tmp_path, end):

@@ -68,6 +68,8 @@ run_voi <- function(outputs, inputs, ...) {
     table <- read.csv(file, check.names = FALSE, encoding = "UTF-8")
     names(table)[names(table) == "wtp"] <- "k"
     if (known$net) table$k <- NULL
+    # A leading apostrophe keeps spreadsheets from taking a name for a formula.
+    if ("pars" %in% names(table)) table$pars <- sub("^'([=+@-])", "\\1", table$pars)
     if ("flags" %in% names(table)) table$flags[is.na(table$flags)] <- ""
     table
   }

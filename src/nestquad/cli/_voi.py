@@ -77,6 +77,15 @@ def add_voi(command: Command) -> None:
         "--preview shows them)",
     )
     parser.add_argument(
+        "--sheets",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME",
+        help="of the workbook, these sheets alone: one, or three in the order parameters, costs, "
+        "effects (default: by their names)",
+    )
+    parser.add_argument(
         "--as-given", action="store_true", help="accept costs and effects that look swapped"
     )
     parser.add_argument(
@@ -238,7 +247,7 @@ def _run(args: argparse.Namespace) -> int:
         wrote(args, path)
     for name, table in analysis.tables.items() if args.tables else ():
         args.tables.mkdir(parents=True, exist_ok=True)
-        table.to_csv(args.tables / f"{name}.csv", index=False)
+        table.map(_cell).to_csv(args.tables / f"{name}.csv", index=False)
         wrote(args, args.tables / f"{name}.csv")
     return 0
 
@@ -260,9 +269,11 @@ def _tables(args: argparse.Namespace) -> Preview:
         roles[name.strip()] = role.strip()
     if roles and not args.workbook:
         raise nq.InputError("--columns", "three tables", "--workbook with one sheet")
+    if args.sheets and not args.workbook:
+        raise nq.InputError("--sheets", "three tables", "--workbook")
     sources = [args.workbook] if args.workbook else [getattr(args, name) for name in KINDS]
     known = {"wtp": [k for some in args.wtp for k in some] or None, "as_given": args.as_given}
-    return preview(*sources, columns=roles or None, **known)
+    return preview(*sources, columns=roles or None, sheets=args.sheets, **known)
 
 
 def _parts_of(
@@ -387,6 +398,11 @@ def _print(analysis: Analysis, args: argparse.Namespace) -> None:
         near = f"; within 5 % of it: {row.near_from:,} to {row.near_to:,}"
         said = f"{found}{near}" if row.n else "no size pays"
         print(f"{row.design} at {cash(row.wtp)}: {said}" + f" ({row.notes})" * bool(row.notes))
+
+
+def _cell(value: Any) -> Any:
+    """Cell of a CSV file; a spreadsheet takes a text such as =A1 for a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") else value
 
 
 def _listing(heading: str, table: pd.DataFrame, several: bool) -> str:

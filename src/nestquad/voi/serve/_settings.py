@@ -61,6 +61,7 @@ class Settings:
     files: Mapping[str, str] = field(default_factory=dict)
     match: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
+    sheets: tuple[str, ...] = ()
     as_given: bool = False
     is_swapped: bool = False
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -101,6 +102,7 @@ class Settings:
             files={_text(k): _text(name) for k, name in (given.get("files") or {}).items()},
             match=_names(given.get("match") or []),
             columns={_text(k): _text(v) for k, v in (given.get("columns") or {}).items()},
+            sheets=_names(given.get("sheets") or []),
             as_given=given.get("as_given") is True,
             is_swapped=given.get("is_swapped") is True,
             groups={_text(k): _names(g) for k, g in (given.get("groups") or {}).items()},
@@ -126,6 +128,8 @@ class Settings:
         changes = {k: v for k, v in given.items() if k in allowed}
         if given.get("swap") is True:
             changes["is_swapped"] = not self.is_swapped
+        if "sheets" in given:  # columns of other sheets
+            changes |= {"columns": {}, "match": []}
         changes["groups"] = self._regrouped(given.get("groups") or {})
         removed = given.get("remove_study")
         changes["studies"] = [one for i, one in enumerate(self.studies) if i != removed]

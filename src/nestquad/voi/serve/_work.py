@@ -167,13 +167,15 @@ def _preview(folder: Path, settings: Settings) -> voi.Preview:
             sources[kind] = (name, path.read_bytes())
     how: dict[str, Any] = {"wtp": settings.wtp, "as_given": settings.as_given}
     if "workbook" in sources:
-        seen = voi.preview(sources["workbook"], columns=dict(settings.columns) or None, **how)
+        chosen: Any = {"columns": dict(settings.columns) or None, "sheets": settings.sheets}
+        seen = voi.preview(sources["workbook"], **chosen, **how)
     else:
         seen = voi.preview(*(sources.get(kind) for kind in KINDS), **how)
     if settings.is_swapped and not any(problem.column for problem in seen.problems):
         again = voi.preview(seen.parameters, seen.effects, seen.costs, **how)
         notes = (*seen.notes, "costs and effects exchanged by hand")
-        seen = replace(again, notes=notes, files=seen.files, columns=seen.columns)
+        kept: Any = {"files": seen.files, "columns": seen.columns, "sheets": seen.sheets}
+        seen = replace(again, notes=notes, **kept)
     if settings.match and _unmatched(seen):
         if sorted(settings.match) != sorted(map(str, seen.effects.columns)):
             raise InputError("match", ", ".join(settings.match), "every column of effects once")
@@ -181,7 +183,7 @@ def _preview(folder: Path, settings: Settings) -> voi.Preview:
         again = voi.preview(seen.parameters, seen.costs, effects, **how)
         pairs = zip(seen.costs.columns, settings.match, strict=True)
         said = f"options matched by hand: {', '.join(f'{c} with {e}' for c, e in pairs)}"
-        seen = replace(again, notes=(*seen.notes, said), files=seen.files)
+        seen = replace(again, notes=(*seen.notes, said), files=seen.files, sheets=seen.sheets)
     return seen
 
 
@@ -201,6 +203,7 @@ class _Answers(dict[Any, list[Answer]]):
         super().__init__()
         self._path = folder / ANSWERS
         reading = [settings.match, sorted(settings.columns.items()), settings.curve]
+        reading.append(settings.sheets)
         how = [__version__, has_trees(), settings.is_swapped]
         holds = json.dumps([*how, *reading]).encode()
         tables = [(folder / kind).read_bytes() for kind in UPLOADS if (folder / kind).is_file()]

@@ -80,7 +80,8 @@ class Work:
             several = [label for label, members in after.groups.items() if members != (label,)]
             check_groups(several, (seen or {}).get("parameters", ()))
             reads = [
-                (s.match, s.columns, s.as_given, s.is_swapped, s.curve) for s in (before, after)
+                (s.match, s.columns, s.sheets, s.as_given, s.is_swapped, s.curve)
+                for s in (before, after)
             ]
             self.start(after, reading=reads[0] != reads[1] or seen is None)
 
@@ -134,19 +135,22 @@ class Work:
             self._stop()
 
     def state(self) -> dict[str, Any]:
-        job = self.job
+        job, seen = self.job, self.seen()
+        # A file computes what a cancelled analysis lacks.
+        is_idle = not (job is not None and job.running) and seen is not None and "now" in seen
+        makes_files = is_idle or (self.folder / RESULTS).is_file()
         files = (self.folder / name for name in (SEEN, RESULTS))
         return {
             "job": job.state() if job is not None and job.running else None,
             "error": None if job is None or job.running else job.error,
             "stamp": [path.stat().st_mtime_ns if path.is_file() else 0 for path in files],
             "settings": self.settings.to_dict(),
-            "files": DOWNLOADS if (self.folder / RESULTS).is_file() else {SAVED: DOWNLOADS[SAVED]},
+            "files": DOWNLOADS if makes_files else {SAVED: DOWNLOADS[SAVED]},
         }
 
     def download(self, name: str, wtp: str | None = None) -> Path | None:
         """A file, made now at a willingness to pay; no other file of the folder can be had."""
-        if name not in DOWNLOADS or not (name == SAVED or self.results()):
+        if name not in DOWNLOADS or not (name == SAVED or "now" in (self.seen() or {})):
             return None
         if name == SAVED:
             with zipfile.ZipFile(self.folder / SAVED, "w", zipfile.ZIP_DEFLATED) as archive:

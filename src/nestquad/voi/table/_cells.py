@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import csv
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +14,8 @@ import numpy as np
 from nestquad._checks import shown
 from nestquad._typing import Array, Indices
 from nestquad.errors import InputError, optional_module
-from nestquad.voi.table._limits import LARGEST, check_table, unpacking
-from nestquad.voi.table._numbers import decimal_mark, is_float, is_quantity
+from nestquad.voi.table._limits import LARGEST, check_table
+from nestquad.voi.table._numbers import decimal_mark, has_groups, is_float, is_quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +38,11 @@ class LayoutSettings:
     # Share of a standard deviation below which rounding leaves a mean recognizable: of two columns,
     # one draw in 4,000 is as near.
     sharp: float = 0.02
+    # Fewest rows of a subtotal: 1 + 2 is 3 in 1, 2, 3, …
+    block: int = 5
+    # Interquartile ranges beyond which a total is no draw, and its relative rounding error.
+    far: float = 5.0
+    rounded: float = 1e-3
     # Cells outside the table that a note quotes.
     quoted: int = 4
 
@@ -56,7 +60,6 @@ DRAW_NAMES = re.compile(
     r"([ _.]?(id|no|nr|number|index|run|sample|iteration|draw|names?|#))?",
     re.IGNORECASE,
 )
-_HIDDEN_TAG = re.compile(rb'<(?:\w+:)?(?:col|row) [^>]*hidden="(?:1|true)"[^>]*>')
 _SEPARATOR_LINE = re.compile(r"[\"']?sep=(.)[\"']?", re.IGNORECASE)
 # Cells stay as they are written, so that errors can show them.
 _RAW: dict[str, Any] = {"header": None, "keep_default_na": False, "na_values": [""]}
@@ -82,9 +85,21 @@ class Region:
     letters: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     decimal: str = ""
-    is_hidden: bool = False
     blanks: tuple[int, ...] = ()
     titles: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame) -> Region:
+        """Region of a table without a file, whose lines count its rows."""
+        return cls(frame, np.arange(len(frame)) + 1)
+
+    def address(self, name: str, row: int) -> str:
+        """Address of a cell of a sheet, such as B7; "" in a text file."""
+        return f"{self.letters[name]}{self.lines[row]}" if name in self.letters else ""
+
+    def line(self, row: int) -> str:
+        """Line of a file, or row of a table without a file."""
+        return f"{'line' if self.header else 'row'} {self.lines[row]:,}"
 
 
 def is_workbook(name: str, data: bytes) -> bool:
@@ -100,15 +115,29 @@ def read_text(name: str, data: bytes) -> Region:
     lines = [line.strip(" ") if line.strip() else "" for line in text.splitlines()]
     first = lines[: LAYOUT.header_lines]
     separator = _separator(first)
-    split = _split(first, separator)
-    width = max(map(len, split), default=0)
-    top = pd.DataFrame([[*row, *[None] * (width - len(row))] for row in split], dtype=object)
-    above = find_header(top)[0] if width else 0
+    first = ["" if _SEPARATOR_LINE.fullmatch(line.rstrip(separator)) else line for line in first]
+    width = max((len(re.split(separator, line)) for line in first), default=1)
+    blank: dict[str, Any] = {"skip_blank_lines": False, "skipinitialspace": True, **_RAW}
+    top = pd.read_csv(
+        io.StringIO("\n".join([*first, ""])),
+        sep=separator,
+        names=range(width),
+        dtype=object,
+        **blank,
+    )
+    top = top.map(lambda x: x.strip() or None if isinstance(x, str) else None)
+    above = find_header(top)[0] if len(top) else 0
     options = {"sep": separator, "encoding": encoding, "skiprows": above + 1, **_RAW}
     # Between commas numbers have points; elsewhere the cells tell.
     options |= {"low_memory": False} if separator == "," else {"dtype": str}
     try:
         frame = pd.read_csv(io.BytesIO(data), skip_blank_lines=False, **options)
+        # Floats do not show that 1.25 stands as 1.250 beside 850.
+        unclear = [] if "dtype" in options else list(filter(lambda c: _may_group(frame[c]), frame))
+        if unclear:
+            texts = pd.read_csv(io.BytesIO(data), skip_blank_lines=False, dtype=str, **options)
+            for name in unclear:
+                frame[name] = texts[name] if has_groups(texts[name].dropna()) else frame[name]
     except pd.errors.EmptyDataError:
         raise InputError(name, "no rows", "a header line and one line for each draw") from None
     except pd.errors.ParserError as error:
@@ -125,7 +154,8 @@ def read_text(name: str, data: bytes) -> Region:
     frame = frame.apply(_with_mark, mark=decimal) if separator != "," else frame
     # Between commas, a number with a comma makes one cell too many as well.
     numbered = separator == r"\s+" or bool(np.array_equal(frame[0], np.arange(len(frame)) + 1))
-    if frame.shape[1] == len(split[above]) + 1 and numbered:
+    named = len(top) and (top.iloc[above].last_valid_index() or 0) + 1
+    if frame.shape[1] == named + 1 and numbered:
         top.iloc[above] = [None, *top.iloc[above].tolist()][: top.shape[1]]  # as R's write.table
     region = replace(table_below(top.iloc[: above + 1], frame), decimal=decimal)
     is_read = decimal == "," and any(dtype.kind in "fiu" for dtype in region.frame.dtypes)
@@ -133,9 +163,23 @@ def read_text(name: str, data: bytes) -> Region:
     return replace(region, notes=(*notes, *region.notes))
 
 
+def _may_group(column: pd.Series[Any]) -> bool:
+    """Whether all numbers are below 1,000, some of them whole, with three decimals at most."""
+    if column.dtype.kind != "f":
+        return False
+    x = column.dropna().to_numpy()
+    x = np.abs(x[x != 0])
+    whole = x == np.round(x)
+    return bool(
+        whole.any() and not whole.all() and ((x >= 1) & (x < 1000)).all()
+        and (np.abs(1000 * x - np.round(1000 * x)) < 1e-6).all()
+    )  # fmt: skip
+
+
 def _with_mark(column: pd.Series[Any], mark: str) -> pd.Series[Any]:
     """Numbers of a column of texts with this decimal mark; as it is where one is unclear."""
-    if column.str.contains({",": r"\.", ".": ",", "": "[.,]"}[mark]).any():
+    other = column.str.contains({",": r"\.", ".": ",", "": "[.,]"}[mark])
+    if other.any() or has_groups(column.dropna()):
         return column
     numbers = pandas().to_numeric(column.str.replace(",", "."), errors="coerce")
     return numbers if numbers.notna().equals(column.notna()) else column
@@ -166,24 +210,13 @@ def _separator(lines: Sequence[str]) -> str:
     return r"\s+" if sum(" " in row for row in rows) > len(rows) / 2 else ","
 
 
-def _split(lines: Sequence[str], separator: str) -> list[list[str | None]]:
-    """Cells of the first lines; quoted names may have several lines, and blanks."""
-    if separator == r"\s+":
-        lines, separator = [re.sub(r"\s+", " ", line).strip() for line in lines], " "
-    rows = csv.reader((f"{line}\n" for line in lines), delimiter=separator)
-    return [
-        []
-        if len(row) <= 2 and _SEPARATOR_LINE.fullmatch(separator.join(row))
-        else [cell.strip() or None for cell in row]
-        for row in rows
-    ]
-
-
-def read_sheets(file: str, data: bytes) -> dict[str, Region]:
-    """Table of every sheet of a workbook."""
-    optional_module("python_calamine", "Reading a workbook", "voi")
+def read_sheets(file: str, data: bytes, chosen: Sequence[str] = ()) -> dict[str, Region]:
+    """Table of every sheet of a workbook that is visible, or chosen."""
+    calamine = optional_module("python_calamine", "Reading a workbook", "voi")
     check_table(f"workbook ({file})", data)
+    visible = calamine.SheetVisibleEnum.Visible
     try:
+        book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
         sheets = pandas().read_excel(io.BytesIO(data), sheet_name=None, engine="calamine", **_RAW)
     except MemoryError:
         raise
@@ -194,54 +227,15 @@ def read_sheets(file: str, data: bytes) -> dict[str, Region]:
             "an .xlsx workbook",
             "Older .xls files: save as .xlsx.",
         ) from None
-    regions = {sheet: _on_sheet(data, sheet, cells) for sheet, cells in sheets.items()}
-    if data[:2] != b"PK":
-        return regions
-    with unpacking("workbook", "an .xlsx workbook"):
-        hidden = _hidden(data)
-    return _visible({sheet: _with_hidden(regions[sheet], *h) for sheet, h in hidden.items()})
-
-
-def _hidden(data: bytes) -> dict[str, tuple[bool, set[str], int]]:
-    """Whether each sheet is hidden, letters of hidden columns, and number of hidden rows."""
-    from openpyxl.reader.excel import ExcelReader
-
-    reader = ExcelReader(io.BytesIO(data), read_only=True)
-    reader.read_manifest()
-    reader.read_workbook()
-    hidden = {}
-    for sheet, place in reader.parser.find_sheets():
-        if not place.target.startswith("xl/worksheets/"):  # a chart
-            continue
-        text = reader.archive.read(place.target)
-        tags = [dict(re.findall(rb'(\w+)="(\d+)"', t)) for t in re.findall(_HIDDEN_TAG, text)]
-        columns = {
-            _letter(j - 1)
-            for tag in tags
-            if b"min" in tag
-            for j in range(int(tag[b"min"]), min(int(tag[b"max"]), int(tag[b"min"]) + 999) + 1)
-        }
-        hidden[sheet.name] = sheet.state != "visible", columns, sum(b"min" not in t for t in tags)
-    return hidden
-
-
-def _with_hidden(region: Region, is_hidden: bool, columns: set[str], rows: int) -> Region:
-    """Region with notes on hidden columns and rows, which are read like others."""
-    names = [name for name, letter in region.letters.items() if letter in columns]
-    notes = [f"hidden columns are read: {', '.join(map(repr, names))}"] if names else []
-    notes += [f"{rows:,} hidden rows are read"] if rows and region.frame.size else []
-    return replace(region, is_hidden=is_hidden, notes=(*region.notes, *notes))
-
-
-def _visible(regions: dict[str, Region]) -> dict[str, Region]:
-    """Visible sheets, where there are any; the largest table has a note on the others."""
-    hidden = [s for s, region in regions.items() if region.is_hidden and region.frame.size]
-    visible = {s: region for s, region in regions.items() if not region.is_hidden}
-    if hidden and visible:
-        largest = max(visible, key=lambda sheet: visible[sheet].frame.size)
-        note = f"hidden sheet {', '.join(map(repr, hidden))} not used"
-        visible[largest] = replace(visible[largest], notes=(note, *visible[largest].notes))
-    return visible or regions
+    hidden = [sheet for sheet in book.sheets_metadata if sheet.visible != visible]
+    hidden = [sheet.name for sheet in hidden if sheet.name in sheets and sheets[sheet.name].size]
+    used = {s: cells for s, cells in sheets.items() if s in chosen or s not in hidden} or sheets
+    regions = {sheet: _on_sheet(data, sheet, cells) for sheet, cells in used.items()}
+    if left := [sheet for sheet in sheets if sheet not in used]:
+        largest = max(regions, key=lambda sheet: regions[sheet].frame.size)
+        note = f"hidden sheet {', '.join(map(repr, left))} not used"
+        regions[largest] = replace(regions[largest], notes=(note, *regions[largest].notes))
+    return regions
 
 
 def _on_sheet(data: bytes, sheet: str, cells: pd.DataFrame) -> Region:
@@ -400,6 +394,9 @@ def summary_rows(frame: pd.DataFrame) -> dict[int, str]:
     texts = texts.drop(columns=[c for c in texts.columns if DRAW_NAMES.fullmatch(str(c))])
     numbers = texts.apply(pandas().to_numeric, errors="coerce")
     values = numbers.to_numpy(dtype=float, na_value=np.nan)
+    while inner := _running_statistics(values[draws]):  # once more for a total of all parts
+        rows |= {int(draws[i]): word for i, word in inner.items()}
+        draws = np.delete(draws, list(inner))
     for step in (1, -1):
         draws = draws[::step]
         for count in range(1, min(LAYOUT.summary_rows, len(draws) - 3) + 1):
@@ -416,6 +413,38 @@ def summary_rows(frame: pd.DataFrame) -> dict[int, str]:
             draws = draws[:-1]
         draws = draws[::step]
     return dict(sorted(rows.items()))
+
+
+def _running_statistics(x: Array) -> dict[int, str]:
+    """Rows of draws (n, p) that hold the total or the mean of those since the last such row."""
+    with np.errstate(invalid="ignore"):
+        usable = (np.abs(x) < LARGEST).all(axis=0)
+    # Discrete draws may well be the total of two others.
+    x = x[:, [k for k in np.flatnonzero(usable) if 2 * np.unique(x[:, k]).size > len(x)]]
+    equal = LAYOUT.equal ** (1.0 if x.shape[1] > 1 else 1.5)
+    spread = np.subtract(*np.quantile(x, [0.75, 0.25], axis=0)) if x.size else 0.0
+    rows: dict[int, str] = {}
+    start = 0
+    least = LAYOUT.block
+    while x.shape[1] and start < len(x) - least:
+        total, part = np.cumsum(x[start:], axis=0)[least - 1 : -1], x[start + least :]
+        mean = total / np.arange(least, len(total) + least)[:, None]
+        # Totals far from all draws may be rounded.
+        far = (np.abs(total - mean) > LAYOUT.far * spread).any(axis=1, keepdims=True)
+        size = np.cumsum(np.abs(x[start:]), axis=0)[least - 1 : -1]
+        found = {}
+        for word, value, error in (
+            ("total", total, far * LAYOUT.rounded * size),
+            ("mean", mean, 0),
+        ):
+            near = (np.abs(part - value) <= np.maximum(equal * np.abs(value), error)).all(axis=1)
+            if near.any():
+                found[start + least + int(near.argmax())] = word
+        if not found:
+            break
+        rows |= {(first := min(found)): found[first]}
+        start = first + 1
+    return rows
 
 
 def _labelled(frame: pd.DataFrame) -> Iterator[tuple[int, str]]:

@@ -72,7 +72,7 @@ def read_workbook(path: Source) -> dict[str, pd.DataFrame]:
     any case); a workbook of exactly three sheets without such names has them in that order. Of one
     sheet with all columns, names and values say which are inputs, costs and effects.
     """
-    tables, _ = _clean_together(_opened(path), None)
+    tables, _, _ = _clean_together(_opened(path), None, ())
     return {kind: tables[kind].usable() for kind in KINDS}
 
 
@@ -106,6 +106,8 @@ class Preview:
         From file names to SHA-256 checksums.
     columns
         Roles of the columns, where one table has inputs, costs and effects.
+    sheets
+        Names of the sheets of the workbook.
     """
 
     parameters: pd.DataFrame
@@ -116,6 +118,7 @@ class Preview:
     problems: tuple[Problem, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     columns: tuple[Column, ...] = ()
+    sheets: tuple[str, ...] = ()
     as_given: bool = False
 
     def outputs(self, wtp: Any) -> Outputs:
@@ -147,6 +150,7 @@ class Preview:
             ],
             "files": dict(self.files),
             "columns": [asdict(column) for column in self.columns],
+            "sheets": list(self.sheets),
         }
 
     def __str__(self) -> str:
@@ -175,6 +179,7 @@ def preview(
     *,
     wtp: Any = None,
     columns: Mapping[str, str] | None = None,
+    sheets: Sequence[str] = (),
     as_given: bool = False,
 ) -> Preview:
     """Read three tables and describe the reading; bad cells are listed, not raised.
@@ -189,6 +194,9 @@ def preview(
     columns
         Roles of columns of one table: “input”, “cost of …”, “effect of …” or “ignored”. Others are
         guessed from names and values.
+    sheets
+        Sheets of the workbook to use: one with all columns, or three in the order parameters, costs
+        and effects. Others are found by names.
     as_given
         Accept costs and effects that look swapped.
     """
@@ -199,8 +207,9 @@ def preview(
             given[kind] = name, data = _opened(source)
             files.append((one_line(name), hashlib.sha256(data).hexdigest()))
     roles: tuple[Column, ...] = ()
+    available: tuple[str, ...] = ()
     if costs is None and effects is None:
-        tables, roles = _clean_together(given["parameters"], columns)
+        tables, roles, available = _clean_together(given["parameters"], columns, tuple(sheets))
     else:
         tables = {kind: _clean(kind, source) for kind, source in given.items()}
     frames = {kind: tables[kind].frame for kind in KINDS}
@@ -232,6 +241,7 @@ def preview(
         problems=tuple(problems),
         files=tuple(files),
         columns=roles,
+        sheets=available,
         as_given=as_given or wtp is not None,
     )
 
@@ -288,22 +298,27 @@ def _clean_region(name: str, kind: str, region: Region) -> Cleaned:
 
 
 def _clean_together(
-    source: Any, columns: Mapping[str, str] | None
-) -> tuple[dict[str, Cleaned], tuple[Column, ...]]:
+    source: Any, columns: Mapping[str, str] | None, chosen: tuple[str, ...]
+) -> tuple[dict[str, Cleaned], tuple[Column, ...], tuple[str, ...]]:
     """Tables of a workbook with a sheet for each, or of one table with all columns."""
-    name = "table"
+    name, available = "table", tuple[str, ...]()
     if isinstance(source, tuple) and is_workbook(*source):
-        name, sheets = "workbook", read_sheets(*source)
-        if by_kind := None if columns else _sheets_by_kind(sheets):
+        name, sheets = "workbook", read_sheets(source[0], source[1], chosen)
+        available = tuple(sheets)
+        for sheet in chosen:
+            choice("sheets", sheet, available)
+        sheets = {sheet: sheets[sheet] for sheet in chosen} or sheets
+        by_kind = dict(zip(KINDS, chosen, strict=True)) if len(chosen) == len(KINDS) else None
+        if by_kind := None if columns else by_kind or _sheets_by_kind(sheets):
             parts = {k: _clean_region(f"sheet {s!r}", k, sheets[s]) for k, s in by_kind.items()}
-            return parts, ()
+            return parts, (), available
         region = _joined(sheets)
     elif isinstance(source, tuple):
         region = read_text(f"table ({source[0]})", source[1])
     elif isinstance(source, Mapping | pandas().DataFrame):
         frame = pandas().DataFrame(source).reset_index(drop=True)
         frame.columns = [one_line(c) for c in frame.columns]
-        region = Region(frame, np.arange(len(frame)) + 1)
+        region = Region.of(frame)
     else:
         raise InputError("file", shown(source), "a path, or a name and bytes")
     check_names(name, region.frame)
@@ -327,7 +342,7 @@ def _clean_together(
         parts["costs"].frame.attrs["notes"] = region.notes
     numbers = frame.apply(pandas().to_numeric, errors="coerce")
     ranges = dict(zip(frame.columns, _ranges(numbers.where(np.isfinite(numbers))), strict=True))
-    return parts, tuple(Column(c, role, *ranges[c]) for c, role in roles.items())
+    return parts, tuple(Column(c, role, *ranges[c]) for c, role in roles.items()), available
 
 
 def _ranges(table: pd.DataFrame) -> list[list[float | None]]:

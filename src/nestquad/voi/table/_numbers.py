@@ -39,6 +39,7 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> tuple[Array, str]:
     bodies = [match["body"] for match in known]
     formats = _formats(bodies)
     if len(formats) > 1:  # such as 3,610 alone
+        decimal = "" if has_groups(bodies) else decimal
         known_mark = decimal or ("." if unit in ("£", "$", "GBP", "USD") else "")
         formats = [f for f in formats if f[0] == known_mark or (unit == "%" and not f[1])]
         values = values if formats else np.full(len(cells), np.nan)
@@ -59,6 +60,12 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> tuple[Array, str]:
     has_commas = point == "," and any("," in body for body in bodies)
     notes += ["has decimal commas"] if has_commas else []
     return values, "; ".join([*notes, *([example] if example else [])])
+
+
+def has_groups(bodies: Iterable[str]) -> bool:
+    """Whether 850 stands beside 1.250: decimals would not be three or none in every cell."""
+    matches = [re.fullmatch(r"[-+]?(?!0)\d{1,3}([.,]\d{3})?|[-+]?0", x.strip()) for x in bodies]
+    return all(matches) and {bool(m[1]) for m in matches if m and m[0] != "0"} == {True, False}
 
 
 def decimal_mark(cells: Iterable[Any]) -> str:

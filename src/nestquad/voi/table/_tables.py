@@ -139,6 +139,7 @@ def clean(argument: str, table: Any, kind: str, region: Region | None = None) ->
         check_names(argument, frame)
     except InputError as error:
         return Cleaned.refused(argument, error)
+    where = region or Region.of(frame)
     numbers: dict[str, Array] = {}
     problems: list[Problem] = []
     categories: dict[str, tuple[str, ...]] = {}
@@ -154,7 +155,11 @@ def clean(argument: str, table: Any, kind: str, region: Region | None = None) ->
             continue
         numbers[name], note = _as_floats(column, region.decimal if region else "")
         notes += [f"{name!r} {note}"] if note else []
-        bad = np.flatnonzero(~(np.abs(numbers[name]) < LARGEST))
+        codes, far = _apart(numbers[name])
+        more = f" and {far.size - 1:,} more" if far.size > 1 else ""
+        notes += [f"{name!r} is far from all other draws in {where.line(rows[i])} "
+                  f"({numbers[name][i]:,.6g}){more}: is it a slip?" for i in far[:1]]  # fmt: skip
+        bad = np.union1d(np.flatnonzero(~(np.abs(numbers[name]) < LARGEST)), codes)
         problems += _bad_cells(argument, column, bad, rows, region)
     cleaned = pandas().DataFrame(numbers, index=frame.index)
     if kind != "parameters" and not problems:
@@ -171,6 +176,30 @@ def clean(argument: str, table: Any, kind: str, region: Region | None = None) ->
     cleaned.attrs["counted"] = bool(frame.attrs.get("counted"))
     cleaned.attrs["indexed"] = not unnamed and not frame.attrs.get("labelled")
     return Cleaned(cleaned, tuple(problems))
+
+
+def _apart(x: Array) -> tuple[Indices, Indices]:
+    """Rows of codes for missing values, such as -999, and other rows far from all others.
+
+    Far is beyond a gap of twice the range of 99 % of the others.
+    """
+    order = np.argsort(x)
+    order = order[np.abs(x[order]) < LARGEST]
+    others = order[~np.isin(np.abs(x[order]), _CODES)]
+    nines = np.setdiff1d(order, others)
+    if others.size < FEWEST_ROWS or np.ptp(x[others]) == 0:
+        return order[:0], order[:0]
+    low, high = x[others[0]], x[others[-1]]
+    gaps = np.maximum(low - x[nines], x[nines] - high)
+    # Nines among the others, more than once where no other number is repeated, are codes, too.
+    is_code = (gaps > high - low) | (nines.size > 1 and np.unique(x[others]).size == others.size)
+    s, most = x[others], max(others.size // 100, 1)
+    low, high, top, bottom = s[most], s[-1 - most], s[-1 - most :], s[: most + 1]
+    above = np.flatnonzero(np.diff(top) > 2 * (top[:-1] - low))
+    below = np.flatnonzero(np.diff(bottom) > 2 * (high - bottom[1:]))
+    far = [others[-most + above[0] :]] if above.size else []
+    far += [others[: below[-1] + 1]] if below.size else []
+    return nines[is_code], np.concatenate(far) if far and high > low else order[:0]
 
 
 def aligned(
@@ -370,8 +399,8 @@ def without_summaries(
         if values.notna().all():  # its only text was the label
             kept[name] = values
     kept = kept.reset_index(drop=True) if _is_default(frame.index) else kept
-    places = [f"line {region.lines[i]:,}" if region else f"row {i + 1:,}" for i in summaries]
-    told = ", ".join(f"{at} ({w})" for at, w in zip(places, summaries.values(), strict=True))
+    where = region or Region.of(frame)
+    told = ", ".join(f"{where.line(i)} ({word})" for i, word in summaries.items())
     return kept, rows, [f"rows that summarize the draws are left out: {told}"]
 
 
@@ -550,14 +579,11 @@ def _bad_cells(
     bad = np.array(sorted(bad, key=lambda i: str(column.iloc[i]).isdigit()), dtype=np.intp)
     for i in map(int, bad[:MOST_PROBLEMS]):
         text = "" if pandas().isna(column.iloc[i]) else str(column.iloc[i]).strip()
-        row, line, address = int(rows[i]) + 1, None, ""
-        where = f"column {name!r}, row {row:,}"
-        if region is not None:
-            line = int(region.lines[rows[i]])
-            row, letter = line - region.header, region.letters.get(name, "")
-            address = f"{letter}{line}" if letter else ""
-            where = f"column {name!r}, row {row:,} (line {line:,} of the file)"
-            where = f"cell {address} (column {name!r})" if letter else where
+        line = int(region.lines[rows[i]]) if region else None
+        row = int(rows[i]) + 1 if region is None else int(region.lines[rows[i]]) - region.header
+        address = region.address(name, rows[i]) if region else ""
+        where = f"column {name!r}, row {row:,}" + f" (line {line or 0:,} of the file)" * bool(line)
+        where = f"cell {address} (column {name!r})" if address else where
         kind = next(kind for kind, diagnosis in _DIAGNOSES.items() if diagnosis[0](text))
         _, words, advice = _DIAGNOSES[kind]
         if not {kind, text} & told:
@@ -571,6 +597,8 @@ def _bad_cells(
             told.add(text if kind == "text" else kind)
 
 
+# Numbers that stand for a missing value.
+_CODES = (99.0, 999.0, 9999.0, 99999.0, 999999.0)
 _MISSING = ("", "na", "n/a", "nan", "null", "none")
 # Kinds of bad cells, the first that fits: whether a text is one, its description, and advice.
 _DIAGNOSES: dict[str, tuple[Callable[[str], object], str, str]] = {
@@ -620,6 +648,11 @@ _DIAGNOSES: dict[str, tuple[Callable[[str], object], str, str]] = {
         lambda text: is_float(text) and abs(float(text)) >= LARGEST,
         "{}, too large a number",
         "Use another unit.",
+    ),
+    "code": (
+        lambda text: is_float(text) and abs(float(text)) in _CODES,
+        "{}, which stands for a missing value",
+        "Remove the whole draw from all tables, or find out why the model has no value.",
     ),
     "text": (lambda text: True, "the text {}", "Notes beside the numbers have to go."),
 }

@@ -197,7 +197,7 @@ function redraw() {
   drawStudies(results?.studies || []);
   drawConvergence(results?.convergence || []);
   drawParts(results?.scenarios || [], results?.subgroups || []);
-  $("files-at").textContent = results ? `Files are made at ${money(k)} per ${set.effect.replace(/s$/, "")}, where the slider is, and say so on their first line.` : "";
+  $("files-at").textContent = results || !state.job ? `Files are made at ${money(k)} per ${set.effect.replace(/s$/, "")}, where the slider is, and say so on their first line.` : "";
 }
 function drawConvergence(all) {
   const table = all.map((r) => ({pars: r.pars, n: r.n, value: r.value[at], lower: r.lower[at], upper: r.upper[at], needed: r.needed[at]}));
@@ -302,7 +302,7 @@ function show(fresh) {
     const bar = $("job").querySelector("progress");
     if (job.total > 1) { bar.max = job.total; bar.value = job.done; } else bar.removeAttribute("value");
   }
-  $("stopped").hidden = Boolean(job || (state.stamp[0] && ("report.html" in state.files || !data?.seen.now)));
+  $("stopped").hidden = Boolean(job || (state.stamp[0] && (state.stamp[1] || !data?.seen.now)));
   $("stopped").querySelector("span").textContent = `EVPPI at ${money(state.settings.wtp)}`;
   if (data?.seen.now && !data.results && idle !== !job) { idle = !job; redraw(); }
   if (job) dismissed = "";
@@ -427,6 +427,10 @@ if ($("app")) {
     });
     unread = true;
     post("settings", {columns: Object.fromEntries(roles)});
+  };
+  if ($("sheeted")) $("sheeted").onclick = () => {
+    unread = true;
+    post("settings", {sheets: [...document.querySelectorAll("[data-sheet]")].map((s) => s.value).filter(Boolean)});
   };
   if ($("matched")) $("matched").onclick = () => {
     unread = true;
