@@ -247,10 +247,10 @@ class JointModel(ModelOfJ):
                 continue
             observed = in_sequence_order(values)
             truth = marginal.reshape(n_paths, -1) / base.weights
-            own = self._refit(c, observed) - truth
+            own = self.refit(c, observed) - truth
             errors[:, :, c] = -self.outputs[c].scale * own
             for group, model in enumerate(deleted):
-                refit = model._refit(c, observed[:few, rows != group], self)
+                refit = model.refit(c, observed[:few, rows != group], self)
                 change = refit - truth[:few] - own[:few]
                 expected[group, :, :, c] = self.outputs[c].scale * change
         offsets = self.data.shifts[:, : self.dim]
@@ -258,20 +258,28 @@ class JointModel(ModelOfJ):
         observed_changes = np.array([j - base.j for j in others]).reshape(-1, *base.j.shape)
         return Paths(errors, observed_changes, expected)
 
-    def _refit(self, c: int, values: Array, sketched: JointModel | None = None) -> Array:
-        """Posterior means (K, M) over x of output c at the θ of a sketch, from values (K, n)."""
+    def refit(self, c: int, values: Array, sketched: JointModel | None = None) -> Array:
+        """Means (K, M) over x of output c at the θ of a sketch, from other values (K, n).
+
+        The values are multiplied by the density of the points, and in units of the scale.
+        """
         whole, output = sketched or self, self.outputs[c]
-        assert output.process is not None
         base, weights = whole.sketch, self.data.weights
         trend = output.fit.with_coefficients(output.fit.response(self.table, (values / weights).T))
+        polynomial = trend.evaluate(whole._theta_table(base.uniform)).T
+        if output.process is None:
+            return np.asarray(polynomial)
         rest = values - trend.evaluate(self.table).T * weights
         by_shift = np.stack([in_lattice_order(row, self.data.n_shifts) for row in rest])
         offsets = whole.data.shifts[:, : self.dim]
         mean = output.process.predicted(by_shift, offsets).reshape(len(values), -1)
-        return np.asarray(mean / base.weights + trend.evaluate(whole._theta_table(base.uniform)).T)
+        return np.asarray(mean / base.weights + polynomial)
 
     def without(self, group: int) -> JointModel:
-        data = self.data.without(group)
+        return self.of_data(self.data.without(group))
+
+    def of_data(self, data: Data) -> JointModel:
+        """The same terms and kernels for other data."""
         table = ScoreTable(data.uniform, self.table.scores)
         outputs = [
             _completed(
