@@ -235,6 +235,14 @@ def validate(
         raise InputError("proxy", f"{columns} outputs", f"the sum, or {outputs} as g has")
     check = method.summed(state.draws, state.residuals) if state.n_pairs else None
     model = state.models[-1] if check is None else method.proxy_of(state.models, check)
+    kept = isinstance(state.model, ProxyModel)
+    base = "the proxy" if kept else "a model learned from the other evaluations"
+    notes = (
+        f"the corrected law is that of {base}, which is nearer to J at {state.n_pairs:,} pairs of "
+        "fresh draws, most of them where the measures look, and moved by their residuals",
+        *state.details,
+        *found.diagnostics["notes"],
+    )
     predicted = model.mean(dense.uniform)[:, 0]
     alone = LawOfJ.of_model(predicted, dense.weights, dense.owner, state.laws[0].dim)
     diagnosis = None
@@ -254,7 +262,7 @@ def validate(
         problem.label,
         found,
         targets.keys,
-        tuple(found.diagnostics["notes"]),
+        notes,
         distribution=LossDistribution(state.laws[0]),
         proxy=targets.values(alone.center),
         diagnosis=diagnosis,
