@@ -140,6 +140,8 @@ def call_f(
         # Values outside the domain of f become NaN and are reported below with their θ.
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             raw = problem.apply_f(np.array(j))  # a copy, since f may write to it
+    except EvaluationError:  # of a repeated expectation, which says of which f
+        raise
     except _FAILURES as error:
         raise EvaluationError(
             f"f raised {_last(error)} for j of shape {j.shape}",

@@ -191,7 +191,7 @@ class Pilot:
         problem = self.tangents.moved(steps)
         scalar = self.tangents.is_scalar(problem, self.w[:1], self.v[:1])
         f = f_or_nan(problem, g[:, 0] if scalar else g)
-        return np.nan_to_num(np.concatenate([g, f], axis=1))
+        return np.asarray(np.nan_to_num(np.concatenate([g, f], axis=1)))
 
     def _acts_beyond(self, k: int) -> bool:
         """Whether g changes at a point, or points move, if component k of slope zero moves far.

@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 
 from nestquad import clock
 from nestquad._checks import generator, instance, listed, shown
-from nestquad._scale import scale_of
+from nestquad._scale import SIZES, scale_of
 from nestquad._typing import Array, Indices, RNGLike
 from nestquad.errors import InputError
 from nestquad.functionals import WeightedSample
@@ -25,7 +25,6 @@ from nestquad.result import Estimate
 from nestquad.risk._contributions import Contributions
 from nestquad.risk._distribution import LossDistribution
 from nestquad.risk._law import LawOfJ
-from nestquad.risk._method import SIZES
 from nestquad.risk._report import RiskReport
 from nestquad.risk._targets import Kind, Targets, label
 
@@ -136,7 +135,10 @@ def from_table(
         raise InputError("loss", shown(loss), expected)
     names = []
     if factors is not None:
-        names = listed("factors", factors, "names of columns, such as ['rate', 'equity']")
+        expected = "names of different columns, such as ['rate', 'equity']"
+        names = listed("factors", factors, expected)
+        if not names or len({*map(str, names)}) < len(names):
+            raise InputError("factors", shown(factors), expected)
     group, values, z = _read(frame, scenario, columns, names)
     seed, n = int(generator(rng).integers(1 << 62)), int(group.max()) + 1
     fields: dict[str, Any] = {"problem": name, "n_evaluations": len(group), "n_outer": n}

@@ -147,7 +147,8 @@ class LevelMean:
         """
         weighed = values[self.lattices.sequence_order] * self.model.data.weights[:, None]
         means = [self.model.refit(c, one[None])[0] for c, one in enumerate(weighed.T)]
-        return np.clip(np.stack(means, axis=1), values.min(axis=0), values.max(axis=0))
+        low, high = values.min(axis=0), values.max(axis=0)
+        return np.asarray(np.clip(np.stack(means, axis=1), low, high))
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from nestquad._scale import require_size
 from nestquad._typing import Array
 from nestquad.accuracy import is_discontinuous
 from nestquad.evaluate import Design, Evaluations
@@ -85,6 +86,8 @@ class RepeatedLattice(LearnedMethod[ModelOfJ]):
     def fit(self, evaluations: Evaluations, last: Turn[Learned[ModelOfJ]] | None) -> Fit[ModelOfJ]:
         # A ridge has no lattice on which the levels above could be learned.
         found = self.learner.fit(evaluations, last)
+        assert isinstance(found.model, JointModel)
+        require_size(found.model.data.values)
         return LevelFit(found.model, found.scalar, found.n_outer, found.n_inner, found.reliable)
 
     def average(self, problem: NestedExpectation, scalar: bool, stream: Stream) -> LevelAverage:
