@@ -11,15 +11,9 @@ import numpy as np
 from nestquad._checks import choice, numbers, shown
 from nestquad._typing import Array
 from nestquad.accuracy import is_discontinuous, takes
-from nestquad.errors import (
-    EvaluationError,
-    InputError,
-    NestquadError,
-    NumericalError,
-    UnsupportedError,
-)
+from nestquad.errors import InputError, NestquadError, NumericalError, UnsupportedError
 from nestquad.estimate import estimate
-from nestquad.evaluate import Derivative, Driving, Parametrized, Pilot, TangentG, Tangents
+from nestquad.evaluate import Derivative, Driving, Parametrized, Pilot, TangentG, Tangents, call_f
 from nestquad.methods import Method
 from nestquad.problem import NestedExpectation
 from nestquad.result import OuterSample
@@ -293,14 +287,7 @@ class SlopeF:
         if problem.f is not None and not takes(problem, -np.abs(f.argument(j))):
             f = replace(f, floor=(0.0,) * p)
         # On segments between values of g, within which J is.
-        between = _segments(j, 0.0)
-        try:
-            value = f.at(problem, between)
-        except Exception as error:
-            raise EvaluationError(
-                f"f raised {type(error).__name__}: {error} for j of shape {between.shape}",
-                advice="f takes j of shape (T,), or (T, p) when g has p outputs.",
-            ) from error
+        value = f.at(problem, _segments(j, 0.0))
         mean, unused = f.at(problem, j).mean(axis=0), set(tangents.family.names)
         explicit = [k for k in range(len(tangents.phi)) if f._depends_on(k, pilot)]
         for k, name in enumerate(tangents.family.owners()):
@@ -331,7 +318,7 @@ class SlopeF:
                 try:
                     value = self.at(problem, j)
                     sides = [self.at(side, j) for side in self.tangents.sides(k, step)]
-                except Exception:  # beyond the domain of f, or of a parameter
+                except NestquadError:  # beyond the domain of f, or of a parameter
                     continue
                 if not all(np.array_equal(side, value, equal_nan=True) for side in sides):
                     return True
@@ -354,8 +341,7 @@ class SlopeF:
 
     def at(self, problem: NestedExpectation, j: Array) -> Array:
         """Values (T, q) of the f of a problem at J (T, p)."""
-        with np.errstate(all="ignore"):
-            return np.asarray(problem.apply_f(self.argument(j)), dtype=float)
+        return call_f(problem, self.argument(j), j, require_finite=False)
 
     def with_window(self, sample: OuterSample) -> SlopeF:
         """The window for J of a sample: a share of its spread, and steps of φ of like effect."""
@@ -399,31 +385,25 @@ class SlopeF:
         slopes = joint[:, p:].reshape(rows, p, len(self.basis)) @ self.basis
         value = self.at(problem, j)
         nodes, *rules = slope_rules(1 if self.window is None else DEFAULT.nodes)
-        totals = [np.zeros((rows, value.shape[1], k)) for _ in rules]
+        totals = np.zeros((len(rules), rows, value.shape[1], k))
         if problem.f is None:
-            for total in totals:
-                total[:, :, active] = slopes
-            return np.concatenate([value, *(one.reshape(rows, -1) for one in totals)], axis=1)
-        for c in range(p):
-            if self.window is None:
-                size = DEFAULT.f_step * np.maximum(np.abs(j[:, c]), self.floor[c])
-            else:
+            totals[..., active] = slopes
+        for c in range(p if problem.f is not None else 0):
+            size = np.maximum(DEFAULT.f_step * np.maximum(np.abs(j[:, c]), self.floor[c]), 1e-300)
+            if self.window is not None:
                 size = np.full(rows, self.window[0][c])
-            size = np.where(size > 0, size, 1e-300)[:, None]
-            away = size * (np.arange(p) == c)
+            away = size[:, None] * (np.arange(p) == c)
             changes = [
                 self.at(problem, j + s * away) - self.at(problem, j - s * away) for s in nodes
             ]
-            for total, rule in zip(totals, rules, strict=True):
-                partial = np.tensordot(rule, changes, 1) / size
-                total[:, :, active] += partial[:, :, None] * slopes[:, None, c]
+            partial = np.tensordot(rules, changes, 1) / size[:, None]
+            totals[..., active] += partial[..., None] * slopes[:, None, c]
         for i, component in enumerate(self.explicit):
             step = self.tangents.step if self.window is None else self.window[1][i]
             sides = [self.tangents.sides(component, float(s * step)) for s in nodes]
             changes = [self.at(up, j) - self.at(down, j) for up, down in sides]
-            for total, rule in zip(totals, rules, strict=True):
-                total[:, :, component] += np.tensordot(rule, changes, 1) / step
-        return np.concatenate([value, *(one.reshape(rows, -1) for one in totals)], axis=1)
+            totals[..., component] += np.tensordot(rules, changes, 1) / step
+        return np.concatenate([value, *totals.reshape(len(rules), rows, -1)], axis=1)
 
 
 def _segments(values: Array, reach: float) -> Array:

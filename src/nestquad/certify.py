@@ -240,7 +240,7 @@ def certify(
     if budget < Certificate.fewest:
         given = f"{budget} evaluations"
         raise InputError("budget", given, f"at least {Certificate.fewest}", "Fewer show nothing.")
-    base = proxy_model(problem, proxy, control)
+    base = _proxy_model(problem, proxy, control)
     opened = None if store is None else Store.open(store, problem, rng, True)
     evaluator = Evaluator(problem, executor, keep=True, store=opened, in_units=False)
     stream = Stream.from_rng(rng) if opened is None else opened.stream
@@ -267,10 +267,8 @@ def certify(
     return replace(check, estimate=estimate)
 
 
-def proxy_model(
-    problem: NestedExpectation,
-    proxy: Any,
-    control: Callable[[Any, Any], Any] | None = None,
+def _proxy_model(
+    problem: NestedExpectation, proxy: Any, control: Callable[[Any, Any], Any] | None
 ) -> ProxyModel:
     """The proxy as a model of J over uniforms of θ, checked at a few of them."""
     law = problem.outer_law
@@ -283,31 +281,27 @@ def proxy_model(
         )
     theta = law.from_uniform(np.random.default_rng(0).random((8, law.base_dim)))
     predict = as_predictor(proxy, theta)
-    model = ProxyModel(problem, predict, law.from_uniform, law.base_dim)
-    if control is None:
-        return model
-    if not problem.inner_law(theta).has_transport:
-        raise InputError(
-            "control", "one for x that can only be sampled", "an inner law that is a transport"
-        )
-    return replace(model, control=as_control(control, predict(theta).shape[1]))
+    if control is not None:
+        if not problem.inner_law(theta).has_transport:
+            given = "one for x that can only be sampled"
+            raise InputError("control", given, "an inner law that is a transport")
+        control = as_control(control, predict(theta).shape[1])
+    return ProxyModel(problem, predict, law.from_uniform, law.base_dim, control=control)
 
 
 def _checked(base: ProxyModel, evaluator: Evaluator, stream: Stream, budget: int) -> ProxyCheck:
     problem, notes = evaluator.problem, []
-    model, own = base, None
-    may_learn = base.control is None and budget >= SETTINGS.least_learning
-    if may_learn and _has_transport(problem):
+    own = None
+    if base.control is None and budget >= SETTINGS.least_learning:
         own = _learned(evaluator, stream, int(SETTINGS.learning * budget))
-    spent = evaluator.n_evaluations
     if own is not None:
-        model = replace(base, own=own)
         notes.append(
-            f"{spent:,} evaluations taught how g varies with x: a control variate, whose own "
-            "error does no harm"
+            f"{evaluator.n_evaluations:,} evaluations taught how g varies with x: a control "
+            "variate, whose own error does no harm"
         )
     elif base.control is None:
         notes.append("no control variate: the noise of x counts in full")
+    model = replace(base, own=own)
     settings = CertificateSettings(least_inner=2)
     certificate = Certificate(evaluator, stream.child(50), model, settings)
     outputs = 1 if certificate.pilot.ndim == 2 else certificate.pilot.shape[2]
@@ -339,8 +333,7 @@ def _checked(base: ProxyModel, evaluator: Evaluator, stream: Stream, budget: int
         stream.child(51).generator(),
         rank,
     )
-    answers = estimate.diagnostics["model_answers"]
-    value = problem.finish(answers)
+    value = problem.finish(estimate.diagnostics["model_answers"])
     return ProxyCheck(
         problem.label,
         replace(estimate, problem=problem.label),
@@ -351,16 +344,13 @@ def _checked(base: ProxyModel, evaluator: Evaluator, stream: Stream, budget: int
 
 
 def _learned(evaluator: Evaluator, stream: Stream, n: int) -> ModelOfJ | None:
-    """A model of g over θ and x from about n evaluations of a lattice."""
+    """A model of g over θ and x from about n evaluations of a lattice, if x has a transport."""
     method, problem = JointLattice(), evaluator.problem
+    law = problem.outer_law
+    if not problem.inner_law(law.from_uniform(np.full((1, law.base_dim), 0.5))).has_transport:
+        return None
     design = method.sized(problem, Goal(stream, n), n, None)
     if design is None:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         return method.fit(Evaluations(evaluator, design), None).model
-
-
-def _has_transport(problem: NestedExpectation) -> bool:
-    law = problem.outer_law
-    theta = law.from_uniform(np.full((1, law.base_dim), 0.5))
-    return problem.inner_law(theta).has_transport

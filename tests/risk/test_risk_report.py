@@ -131,6 +131,10 @@ def test_command_line_with_a_table(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "simulation" in out
     assert "VaR 95 %" in out
+    rows = zip(table["scenario"], table["loss"], strict=True)
+    path.write_text("scenario,loss,rate\n" + "\n".join(f"s{k},{x},{k}" for k, x in rows))
+    assert main(["risk", str(path), "--factors", "rate", "--seed", "0"]) == 0
+    assert "learned from rate" in capsys.readouterr().out
     assert main(["risk", str(path), "--budget", "1000"]) == 2
     assert "--budget" in capsys.readouterr().err
     assert main(["risk", str(path), "--loss", "pnl", "--seed", "0"]) == 2

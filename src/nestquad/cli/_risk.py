@@ -38,8 +38,10 @@ examples:
   nestquad risk model.py:book --rtol 0.01 --forecast
   nestquad risk model.py:swaps --exposure --outputs 0.5,1,2 --default-curve 0.02 --budget 1e4
   nestquad risk simulation.csv --scenario scenario --loss desk_a,desk_b --var 0.99
+  nestquad risk simulation.csv --factors rate,equity --var 0.99
 
-A CSV has a header and a row for each inner draw: its scenario, and losses in one or more columns.
+A CSV has a header and a row for each inner draw: its scenario, losses in one or more columns, and
+with --factors the risk factors of the scenario.
 
 exit codes:
   0  done; where a tolerance was asked for, it was met
@@ -110,6 +112,9 @@ def add_risk(command: Command) -> None:
     parser.add_argument(
         "--loss", type=listed(str), metavar="COLUMN[,COLUMN...]", help="of a CSV (default loss)"
     )
+    parser.add_argument(
+        "--factors", type=listed(str), metavar="A,B", help="columns of a CSV that J is learned from"
+    )
     add_output(parser)
 
 
@@ -128,8 +133,9 @@ def _run(args: argparse.Namespace) -> int:
             raise InputError("TARGET", f"a table with {', '.join(given)}", "a table alone", advice)
         scenario, losses = args.scenario or "scenario", args.loss or ["loss"]
         report = risk.from_table(
-            _read(Path(args.target), (scenario, *losses)),
+            _read(Path(args.target), (scenario, *losses, *(args.factors or ()))),
             scenario=scenario,
+            factors=args.factors,
             loss=losses[0] if len(losses) == 1 else losses,
             rng=args.seed,
             name=Path(args.target).stem,
@@ -160,8 +166,8 @@ def _named(option: str, given: list[str] | None) -> dict[str, list[str]] | None:
 def _measured(
     args: argparse.Namespace, measures: dict[str, Any]
 ) -> risk.RiskReport | risk.Forecast:
-    if args.scenario is not None or args.loss is not None:
-        given = f"{args.target} with --scenario or --loss"
+    if any(one is not None for one in (args.scenario, args.loss, args.factors)):
+        given = f"{args.target} with --scenario, --loss or --factors"
         raise InputError("TARGET", given, "a CSV", "A problem has its scenarios and its loss.")
     if args.budget is None and args.tol is None and args.rtol is None and args.max_seconds is None:
         given = "neither --budget nor --tol nor --rtol nor --max-seconds"
@@ -205,7 +211,7 @@ def _read(path: Path, columns: tuple[str, ...]) -> dict[str, np.ndarray[Any, Any
             "TARGET",
             f"{path.name} without a column {missing[0]!r}",
             f"one of {', '.join(map(repr, there))}",
-            "Name the columns by --scenario and --loss.",
+            "Name the columns by --scenario, --loss and --factors.",
         )
     twice = [name for name in columns if there.count(name) > 1]
     if twice:

@@ -141,6 +141,8 @@ def call_f(
             # A copy, since f may write to it. Outputs one after the other: maxima over few options
             # take a hundredth of the time that they take row by row.
             raw = problem.apply_f(np.array(j, order="F"))
+    except EvaluationError:  # of a repeated expectation, which says of which f
+        raise
     except _FAILURES as error:
         raise EvaluationError(
             f"f raised {_last(error)} for j of shape {j.shape}",

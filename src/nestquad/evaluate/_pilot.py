@@ -9,6 +9,7 @@ import numpy as np
 
 from nestquad._typing import Array
 from nestquad.errors import DiscontinuityError, InputError, NestquadError, NumericalError
+from nestquad.evaluate._call import f_or_nan
 from nestquad.evaluate._tangents import Driving, Tangents
 
 __all__ = ["Pilot", "PilotSettings"]
@@ -187,13 +188,9 @@ class Pilot:
         g = self._tried(steps, rows)
         if g is None:
             return None
-        problem, w, v = self.tangents.moved(steps), self.w[:1], self.v[:1]
-        j = g[:, 0] if self.tangents.is_scalar(problem, w, v) else g
-        try:
-            with np.errstate(all="ignore"):
-                f = np.asarray(problem.apply_f(j), dtype=float).reshape(len(g), -1)
-        except Exception:  # of the user's f, which is asked again where it has to answer
-            f = g
+        problem = self.tangents.moved(steps)
+        scalar = self.tangents.is_scalar(problem, self.w[:1], self.v[:1])
+        f = f_or_nan(problem, g[:, 0] if scalar else g)
         return np.asarray(np.nan_to_num(np.concatenate([g, f], axis=1)))
 
     def _acts_beyond(self, k: int) -> bool:

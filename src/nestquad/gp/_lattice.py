@@ -382,22 +382,6 @@ class LatticeProcess:
         mean, dual = self._solve(values)
         return self._convolved(mean, dual, offsets)
 
-    def smoothed(self, values: Array) -> Array:
-        """`marginal` at the lattices themselves for other values (K, R, m): (K, R, m).
-
-        One product for each mode: the same matrices serve all values.
-        """
-        inverse = np.linalg.inv(self._system[0]).real
-        mean, transform = _centered(rfft(values), inverse, self.size)
-        paths = irfft(np.einsum("frs,ksf->krf", self._smoother, transform), n=self.size)
-        return np.asarray(paths + mean[:, None, None])
-
-    @cached_property
-    def _smoother(self) -> NDArray[Any]:
-        """Marginal blocks times the inverse of the system, (m/2 + 1, R, R)."""
-        solved = np.linalg.solve(self._system, self._marginal_blocks)
-        return np.asarray(solved.conj().transpose(0, 2, 1))
-
     @cached_property
     def spread(self) -> float:
         """Posterior standard deviation of the mean over x, root mean square over lattice θ."""

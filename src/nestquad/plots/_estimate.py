@@ -267,10 +267,8 @@ def _draw_observed(errors: Any, ax: Any, name: str) -> None:
     ax.plot(errors.predicted, observed, ".", color=look.color, markersize=3, alpha=0.6)
     ends = np.array([errors.predicted.min(), errors.predicted.max()])
     ax.plot(ends, ends, color=INK, linewidth=1.0)
-    ax.annotate(
-        "J = proxy", (ends[1], ends[1]), xytext=(0, -30), textcoords="offset points",
-        fontsize=TEXT_SIZE - 1, color=INK, ha="right",
-    )  # fmt: skip
+    corner = {"transform": ax.transAxes, "ha": "right", "fontsize": TEXT_SIZE - 1, "color": INK}
+    ax.text(0.97, 0.04, "line: J = proxy", **corner)
     ax.set_xlabel("J predicted by the proxy")
     ax.set_ylabel("J observed (95 %)")
     title(ax, name, "observed against predicted")

@@ -5,36 +5,74 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from math import comb
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import gammaincinv, ndtri
+from scipy.stats import rankdata
 
 from nestquad import clock
 from nestquad._checks import generator, instance, listed, shown
+from nestquad._scale import SIZES, scale_of
 from nestquad._typing import Array, Indices, RNGLike
 from nestquad.errors import InputError
 from nestquad.functionals import WeightedSample
+from nestquad.methods.learned import Pairs
 from nestquad.methods.nested import NO_VARIATION
+from nestquad.regression import ScoreTable, ridge
 from nestquad.result import Estimate
 from nestquad.risk._contributions import Contributions
 from nestquad.risk._distribution import LossDistribution
-from nestquad.risk._factors import factors_by_scenario, law_of_table
 from nestquad.risk._law import LawOfJ
-from nestquad.risk._method import SIZES
 from nestquad.risk._report import RiskReport
 from nestquad.risk._targets import Kind, Targets, label
 
-# Bootstrap samples of scenarios, and groups of neighbors whose inner variances are pooled; that of
-# all scenarios counts in each as much as this number of repeated draws, which know it to a half.
-_BOOTSTRAP, _GROUPS, _POOLED = 200, 20, 8.0
-# Share of noise beyond which the shape of J is hidden.
-_SHOWS = 0.1
-# Scenarios beyond a quantile below which nothing is known of it: at 95 %, three are expected where
-# none was seen.
-_FEWEST, _HITS = 3.0, 20.0
-# Repeated draws below which a bootstrap of scenarios does not show the error of their variance.
-_REPEATS = 20
+_Rows: TypeAlias = tuple[Indices, Array, Array]
+
+
+@dataclass(frozen=True)
+class TableSettings:
+    """Tuning numbers of measures from tables.
+
+    Attributes
+    ----------
+    n_bootstrap
+        Bootstrap samples of scenarios.
+    n_groups, pooled
+        Groups of neighbors whose inner variances are pooled; that of all scenarios counts in each
+        as much as this number of repeated draws, which know it to a half.
+    shows
+        Share of noise beyond which the shape of J is hidden.
+    fewest_beyond, hits
+        Scenarios beyond a quantile below which nothing is known of it (at 95 %, three are expected
+        where none was seen), and those from which on a probability has an error of its own.
+    repeats
+        Repeated draws below which a bootstrap of scenarios does not show the error of their
+        variance.
+    n_folds
+        Parts of the scenarios, each predicted by the fit to the others (Chernozhukov and others
+        2018, Double/debiased machine learning).
+    max_degree, max_terms
+        Polynomials in normal scores of the factors: up to this degree, as far as there is room.
+    fewest_pairs
+        Scenarios with two draws or more, below which pairs show nothing.
+    """
+
+    n_bootstrap: int = 200
+    n_groups: int = 20
+    pooled: float = 8.0
+    shows: float = 0.1
+    fewest_beyond: float = 3.0
+    hits: float = 20.0
+    repeats: int = 20
+    n_folds: int = 10
+    max_degree: int = 6
+    max_terms: int = 500
+    fewest_pairs: int = 32
+
+
+SETTINGS = TableSettings()
 
 
 def from_table(
@@ -95,60 +133,48 @@ def from_table(
         raise InputError("loss", shown(loss), expected)
     if len({*columns}) < len(columns):
         raise InputError("loss", shown(loss), expected)
-    group, values = _columns(frame, scenario, columns)
+    names = []
+    if factors is not None:
+        expected = "names of different columns, such as ['rate', 'equity']"
+        names = listed("factors", factors, expected)
+        if not names or len({*map(str, names)}) < len(names):
+            raise InputError("factors", shown(factors), expected)
+    group, values, z = _read(frame, scenario, columns, names)
     seed, n = int(generator(rng).integers(1 << 62)), int(group.max()) + 1
     fields: dict[str, Any] = {"problem": name, "n_evaluations": len(group), "n_outer": n}
     fields |= {"n_inner": round(len(group) / n), "method": "nested simulation"}
-    if factors is not None:
-        names = listed("factors", factors, "names of columns, such as ['rate', 'equity']")
-        z = factors_by_scenario(frame, names, group)
-        law = law_of_table(group, values.sum(axis=1), z, seed)
-        found = Estimate.from_draws(*law.measured(targets), **fields)
-        found = replace(found, method="regression on factors", seconds=clock.now() - started)
-        notes = _factor_notes(law, names, n)
-        return RiskReport(name, found, targets.keys, notes, distribution=LossDistribution(law))
-    table = Table.of(group, values, seed)
-    moved = table.moved()
-    directions = table.directions(targets)
-    fields |= {"status": "done" if table.varies else "unreliable"}
-    found = Estimate.from_directions(
-        moved.values(targets),
-        directions,
-        diagnostics={"notes": []},
-        seconds=clock.now() - started,
-        **fields,
-    )
-    contributions = None
-    if len(columns) > 1:
-        split: dict[Kind, dict[float, Estimate]] = {"var": {}, "es": {}}
-        best = moved.contributions(targets)
-        away = np.stack([one.contributions(targets) for one in table.samples], axis=2)
-        away -= best[:, :, None]
-        for k, (kind, level) in enumerate(targets.keys):
-            if kind in split:
-                # What else is unknown of the sum belongs to outputs as they vary with it.
-                rest = np.linalg.norm(directions[k, _BOOTSTRAP:]) * moved.share
-                parts = np.column_stack([away[k] / np.sqrt(_BOOTSTRAP), rest])
-                split[kind][level] = Estimate.from_directions(best[k], parts, **fields)
-        contributions = Contributions(tuple(columns), split["var"], split["es"])
+    contributions, law = None, Table.of(group, values, seed)
+    if names:
+        learned = law_of_table(group, values.sum(axis=1), _by_scenario(z, names, group), seed)
+        fields["method"] = "regression on factors"
+        found = Estimate.from_draws(*learned.measured(targets), **fields)
+        notes, distribution = _factor_notes(learned, names, n), LossDistribution(learned)
+    else:
+        fields["status"] = "done" if law.varies else "unreliable"
+        value, errors = law.moved().values(targets), law.directions(targets)
+        found = Estimate.from_directions(value, errors, diagnostics={"notes": []}, **fields)
+        notes, distribution = _notes(targets, law, n), LossDistribution(law)
+        if len(columns) > 1:
+            contributions = law.contributions(targets, errors, tuple(columns), fields)
+    found = replace(found, seconds=clock.now() - started)
     return RiskReport(
         name,
         found,
         targets.keys,
-        tuple(_notes(targets, table, n)),
-        distribution=LossDistribution(table),
+        tuple(notes),
+        distribution=distribution,
         contributions=contributions,
     )
 
 
-def _factor_notes(law: LawOfJ, names: Sequence[str], n: int) -> tuple[str, ...]:
+def _factor_notes(law: LawOfJ, names: Sequence[str], n: int) -> list[str]:
     share = law.unexplained / max(law.unexplained + law.variance, 1e-300)
-    return (
+    return [
         f"the loss is learned from {', '.join(map(str, names))} at {n:,} scenarios, each predicted "
         "by a fit to others",
         f"repeated draws show that factors leave {share:.1%} of the variance of J unexplained, "
         "which the law accounts for",
-    )
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +210,7 @@ class Table:
         products: Array = np.stack(sums, axis=1).astype(float)
         # Inner variances of neighbors are alike, and of one scenario hardly known.
         rank = np.argsort(np.argsort(means.sum(axis=1), kind="stable"), kind="stable")
-        part = rank * min(_GROUPS, max(1, len(count) // 20)) // len(count)
+        part = rank * min(SETTINGS.n_groups, max(1, len(count) // 20)) // len(count)
         return cls(count, means, products, part, seed)
 
     @property
@@ -210,8 +236,8 @@ class Table:
         if freedom.sum() == 0:  # a resample without repeated draws
             return self.moved()
         sums = np.stack([np.bincount(self.part, w * one) for one in self.products.T], axis=1)
-        pooled = _POOLED * sums.sum(axis=0) / freedom.sum()
-        inner = (sums + pooled) / (freedom + _POOLED)[:, None]
+        pooled = SETTINGS.pooled * sums.sum(axis=0) / freedom.sum()
+        inner = (sums + pooled) / (freedom + SETTINGS.pooled)[:, None]
         noise = noisier * inner[self.part] / self.count[:, None]
         center = w @ self.means / w.sum()
         away = self.means - center
@@ -238,7 +264,7 @@ class Table:
     def samples(self) -> tuple[Moved, ...]:
         """Bootstrap samples of scenarios."""
         random, n = np.random.default_rng(self.seed), len(self.count)
-        drawn = (random.integers(n, size=n) for _ in range(_BOOTSTRAP))
+        drawn = (random.integers(n, size=n) for _ in range(SETTINGS.n_bootstrap))
         return tuple(self.moved(np.bincount(at, minlength=n).astype(float)) for at in drawn)
 
     def directions(self, targets: Targets) -> Array:
@@ -246,7 +272,7 @@ class Table:
         value, n = targets.values(self.center), len(self.count)
         drawn = [each.values(targets) for each in self.samples]
         raw = Moved(self.means, np.ones(n), np.ones(1), 0.0)
-        parts = [(np.stack(drawn, axis=1) - value[:, None]) / np.sqrt(_BOOTSTRAP)]
+        parts = [(np.stack(drawn, axis=1) - value[:, None]) / np.sqrt(SETTINGS.n_bootstrap)]
         # Of h scenarios beyond a level there might as well be h + 3, and samples of h know no more.
         beyond = np.array([np.inf if k == "exceed" else (1.0 - p) * n for k, p in targets.keys])
         parts[0] *= np.sqrt(1.0 + 3.0 / beyond)[:, None]
@@ -254,7 +280,7 @@ class Table:
         # perhaps none.
         doubt = 0.5 * (1.0 + min(abs(self.skewness), 1.0))
         rest = [doubt * (raw.values(targets) - value), _unseen(targets, value, raw, n)]
-        if self.repeats < _REPEATS:
+        if self.repeats < SETTINGS.repeats:
             # Ends of the 95 % interval of a variance with so many degrees of freedom.
             half = 0.5 * self.repeats
             ends = [self.moved(noisier=half / gammaincinv(half, p)) for p in (0.025, 0.975)]
@@ -263,6 +289,23 @@ class Table:
             bounded = np.array([kind == "exceed" for kind, _ in targets.keys])
             rest.append(np.where(bounded, 0.0, np.inf))
         return np.column_stack([*parts, *rest])
+
+    def contributions(
+        self, targets: Targets, errors: Array, outputs: tuple[str, ...], fields: dict[str, Any]
+    ) -> Contributions:
+        """Contributions of outputs, with errors by the bootstrap and by that of the sum."""
+        split: dict[Kind, dict[float, Estimate]] = {"var": {}, "es": {}}
+        moved, n = self.moved(), SETTINGS.n_bootstrap
+        best = moved.contributions(targets)
+        away = np.stack([one.contributions(targets) for one in self.samples], axis=2)
+        away -= best[:, :, None]
+        for k, (kind, level) in enumerate(targets.keys):
+            if kind in split:
+                # Other errors of the sum belong to outputs as they vary with it.
+                rest = np.linalg.norm(errors[k, n:]) * moved.share
+                parts = np.column_stack([away[k] / np.sqrt(n), rest])
+                split[kind][level] = Estimate.from_directions(best[k], parts, **fields)
+        return Contributions(outputs, split["var"], split["es"])
 
     @cached_property
     def center(self) -> WeightedSample:
@@ -309,24 +352,19 @@ class Moved:
         return out
 
 
-def _columns(frame: Any, scenario: str, losses: list[str]) -> tuple[Indices, Array]:
+def _read(frame: Any, scenario: str, losses: list[str], factors: list[str]) -> _Rows:
+    """Scenario numbers, losses and factors of all rows."""
     try:
         there = [str(one) for one in getattr(frame, "columns", frame)]
     except TypeError as error:
         raise InputError("frame", type(frame).__name__, "a table with named columns") from error
-    for column in (scenario, *losses):
-        if column not in there:
-            names = ", ".join(map(repr, there)) or "none"
-            raise InputError("frame", f"no column {column!r}", f"one of its columns: {names}")
-        if there.count(column) > 1:
-            raise InputError("frame", f"{there.count(column)} columns {column!r}", "one of a name")
-    labels, *columns = (_column(frame, name) for name in (scenario, *losses))
-    lengths = {name: len(one) for name, one in zip(losses, columns, strict=True)}
-    lengths[scenario] = len(labels)
+    columns = {name: _column(frame, name, there) for name in (scenario, *losses, *factors)}
+    lengths = {name: len(one) for name, one in columns.items()}
     if len({*lengths.values()}) > 1 or 0 in lengths.values():
         raise InputError("frame", f"columns of lengths {lengths}", "columns of one length, not 0")
     numbers: dict[Any, int] = {}
-    for row, one in enumerate(labels.tolist()):
+    labels = columns[scenario].tolist()
+    for row, one in enumerate(labels):
         if _missing(one):
             raise InputError("scenario", f"nothing in row {row}", "a scenario for each row")
         try:
@@ -334,13 +372,13 @@ def _columns(frame: Any, scenario: str, losses: list[str]) -> tuple[Indices, Arr
         except TypeError as error:
             expected = "numbers or words"
             raise InputError("scenario", f"{shown(one)} in row {row}", expected) from error
-    group = np.array([numbers[one] for one in labels.tolist()])
-    values = np.stack([_floats(*one) for one in zip(losses, columns, strict=True)], axis=1)
-    if not np.isfinite(values).all():
-        row = int(np.argwhere(~np.isfinite(values))[0][0])
-        raise InputError(
-            "loss", f"a value that is not finite in row {row}", "finite numbers", "Drop such rows."
-        )
+    group = np.array([numbers[one] for one in labels])
+    values, z = (
+        np.stack([_floats(kind, name, columns[name]) for name in names], axis=1)
+        if names
+        else np.empty((len(group), 0))
+        for kind, names in (("loss", losses), ("factors", factors))
+    )
     size = float(np.abs(values).max())
     if size and not SIZES[0] < size < SIZES[1]:
         expected = f"sizes between {SIZES[0]:g} and {SIZES[1]:g}"
@@ -354,34 +392,42 @@ def _columns(frame: Any, scenario: str, losses: list[str]) -> tuple[Indices, Arr
             "at least 20 scenarios, and two draws or more in some of them",
             "A single draw does not tell the noise of x from the variation over scenarios.",
         )
-    return group, values
+    return group, values, z
 
 
-def _column(frame: Any, name: str) -> np.ndarray[Any, Any]:
-    expected = "a column with one cell for each row"
+def _column(frame: Any, name: str, there: list[str]) -> np.ndarray[Any, Any]:
+    if there.count(name) != 1:
+        names = ", ".join(map(repr, there)) or "none"
+        given = f"{there.count(name) or 'no'} column{'s' * (name in there)} {name!r}"
+        raise InputError("frame", given, f"one such column; it has {names}")
     try:
         found = np.asarray(frame[name])
     except (TypeError, ValueError, LookupError) as error:
         raise InputError("frame", f"a {type(frame).__name__}", "a table of columns") from error
     if found.ndim != 1:
+        expected = "a column with one cell for each row"
         raise InputError("frame", f"a column {name!r} of shape {found.shape}", expected)
     return found
 
 
-def _floats(name: str, column: np.ndarray[Any, Any]) -> Array:
-    expected = "numbers, one for each row"
+def _floats(argument: str, name: str, column: np.ndarray[Any, Any]) -> Array:
+    expected = "finite numbers, one for each row"
     if column.dtype.kind in "cmM":
-        raise InputError("loss", f"a column {name!r} of type {column.dtype}", expected)
+        raise InputError(argument, f"a column {name!r} of type {column.dtype}", expected)
+    values = np.full(len(column), np.nan)
     try:
-        return column.astype(float)
+        values = column.astype(float)
     except (TypeError, ValueError):
-        pass
-    for row, one in enumerate(column.tolist()):
-        try:
-            float(one)
-        except (TypeError, ValueError) as error:
-            raise InputError("loss", f"{shown(one)} in row {row} of {name!r}", expected) from error
-    raise InputError("loss", f"a column {name!r} of type {column.dtype}", expected)
+        for row, one in enumerate(column.tolist()):
+            try:
+                values[row] = float(one)
+            except (TypeError, ValueError):
+                break
+    if not np.isfinite(values).all():
+        row = int(np.argmin(np.isfinite(values)))
+        given, advice = f"{shown(column[row])} in row {row} of {name!r}", "Drop such rows."
+        raise InputError(argument, given, expected, advice)
+    return values
 
 
 def _missing(one: Any) -> bool:
@@ -398,8 +444,8 @@ def _unseen(targets: Targets, value: Array, raw: Moved, n: int) -> Array:
     for i, (kind, level) in enumerate(targets.keys):
         if kind == "exceed":
             hits = min(value[i], 1.0 - value[i]) * n
-            out[i] = np.sqrt(hits + 3.0) / n if hits < _HITS else 0.0
-        elif (1.0 - level) * n < _FEWEST:
+            out[i] = np.sqrt(hits + 3.0) / n if hits < SETTINGS.hits else 0.0
+        elif (1.0 - level) * n < SETTINGS.fewest_beyond:
             out[i] = np.inf
         elif kind == "es" and not j[-1] > np.quantile(j, level, method="inverted_cdf"):
             # Three of n scenarios may have larger losses, by no less than losses differ.
@@ -412,13 +458,13 @@ def _notes(targets: Targets, table: Table, n: int) -> list[str]:
     notes = [f"noise of the inner draws is {noise:.0%} of the variance of scenario means"]
     if not table.varies:
         notes.append(NO_VARIATION)
-    if table.repeats < _REPEATS:
+    if table.repeats < SETTINGS.repeats:
         notes.append(
             f"few repeated draws ({table.repeats}) tell little of the noise of x, and intervals "
             "are wide: a second draw in more scenarios would help most"
         )
     # Means of k draws have a skewness that the move keeps, and J another: it shows beside noise.
-    if noise > _SHOWS and abs(table.skewness) > 1.0:
+    if noise > SETTINGS.shows and abs(table.skewness) > 1.0:
         notes.append(
             f"scenario means are skewed ({table.skewness:.1f}), and noise hides the shape of the "
             "tail of J: quantiles may be too near the mean, by more than the intervals say; more "
@@ -427,10 +473,88 @@ def _notes(targets: Targets, table: Table, n: int) -> list[str]:
     if noise > 0.5:
         notes.append("more inner draws for each scenario would help most")
     for kind, level in targets.keys:
-        if kind in ("var", "es") and (1.0 - level) * n < _FEWEST:
-            need = int(np.ceil(_FEWEST / (1.0 - level)))
+        if kind in ("var", "es") and (1.0 - level) * n < SETTINGS.fewest_beyond:
+            need = int(np.ceil(SETTINGS.fewest_beyond / (1.0 - level)))
             notes.append(
                 f"{label(kind, level)} takes at least {need:,} scenarios; there are {n:,}, and its "
                 "error is not known: more scenarios, or a lower level, would help"
             )
     return notes
+
+
+def _by_scenario(z: Array, names: Sequence[str], group: Indices) -> Array:
+    """Values (n, d) of factors (m, d), which all rows of a scenario have in common."""
+    by_scenario = z[np.unique(group, return_index=True)[1]]
+    differs = z != by_scenario[group]
+    if differs.any():
+        row, k = np.argwhere(differs)[0]
+        raise InputError(
+            "factors",
+            f"{names[k]!r} with {by_scenario[group[row], k]:g} and {z[row, k]:g} in one scenario "
+            f"(row {row})",
+            "one value of a factor for each scenario",
+            "What varies within a scenario is part of the inner draw.",
+        )
+    varies = np.ptp(by_scenario, axis=0) > 0
+    if not varies.any():
+        raise InputError("factors", "factors that never vary", "at least one that does")
+    return by_scenario[:, varies]
+
+
+def predict_losses(factors: Array, means: Array, count: Array, seed: int) -> Array:
+    """Ĵ (n,) at scenarios with factors (n, d), each by a ridge on the other folds.
+
+    `means` (n,) are mean losses of `count` (n,) draws. The degree is the one with the smallest
+    leave-one-out residuals.
+    """
+    n, dim = factors.shape
+    uniform = (rankdata(factors, axis=0) - 0.5) / n
+    fold = np.random.default_rng(seed).permutation(n) % SETTINGS.n_folds
+    scale = scale_of(means[:, None])
+    degrees = range(1, SETTINGS.max_degree + 1)
+    most = sorted({min(comb(dim + k, k), SETTINGS.max_terms) for k in degrees})
+    predicted = np.empty(n)
+    for k in range(SETTINGS.n_folds):
+        rest, own = fold != k, fold == k
+        tried = [
+            ridge(
+                means[rest, None] / scale,
+                uniform[rest],
+                count[rest],
+                max_points=n,
+                max_terms=terms,
+            )
+            for terms in most
+        ]
+        best = min(tried, key=lambda fitted: fitted.fits[0].loo)
+        table = ScoreTable(uniform[own], best.table.scores)
+        predicted[own] = float(scale[0]) * best.fits[0].evaluate(table)
+    return predicted
+
+
+def law_of_table(group: Indices, loss: Array, factors: Array, seed: int) -> LawOfJ:
+    """Law of J over scenarios from draws of losses (m,) in groups (m,), with factors (n, d)."""
+    count = np.bincount(group).astype(float)
+    means = np.bincount(group, loss) / count
+    s = predict_losses(factors, means, count, seed)
+    # Halves of the draws of a scenario: the last of an odd number joins the first half.
+    order = np.argsort(group, kind="stable")
+    place = np.arange(len(group)) - np.repeat(np.cumsum(count) - count, count.astype(int))
+    half = (place % 2).astype(np.intp)
+    both = 2 * group[order] + half
+    sums = np.bincount(both, loss[order], 2 * len(count)).reshape(-1, 2)
+    sizes = np.bincount(both, minlength=2 * len(count)).reshape(-1, 2)
+    rows = sizes[:, 1] > 0
+    if rows.sum() < SETTINGS.fewest_pairs:
+        raise InputError(
+            "factors",
+            f"a table with {int(rows.sum())} scenarios of two draws or more",
+            f"at least {SETTINGS.fewest_pairs}",
+            "Without repeated draws nothing tells the error of a regression on factors.",
+        )
+    r = sums[rows] / sizes[rows] - s[rows, None]
+    size = max(float((r[:, 0] * r[:, 1]).mean()), 1e-6 * float(s.var()), 1e-300)
+    pairs = Pairs(s[rows], r, np.ones(len(r)), np.full(len(r), size), None, sizes[rows, 1] * 1.0)
+    replicate = np.random.default_rng(seed + 1).permutation(len(s)) % 16
+    law = LawOfJ.of_model(s, np.ones(len(s)), replicate, float(factors.shape[1]), len(s))
+    return law.corrected(pairs, np.random.default_rng(seed + 2))

@@ -12,14 +12,16 @@ import numpy as np
 from nestquad._diagnosis import Diagnosis, check_sections
 from nestquad._notebook import grid
 from nestquad._typing import Array
+from nestquad.accuracy import replicate_errors
 from nestquad.errors import InputError, unknown_name
 from nestquad.evaluate import Evaluations
+from nestquad.functionals import WeightedSample
 from nestquad.methods import ModelOfJ
 from nestquad.methods.learned import ProxyModel, as_predictor
 from nestquad.pages import grid as page_grid
 from nestquad.pages import paragraphs
 from nestquad.problem import NestedExpectation
-from nestquad.result import plain
+from nestquad.result import NORMAL_95, plain
 from nestquad.risk._distribution import LossDistribution
 from nestquad.risk._law import LawOfJ
 from nestquad.risk._measure import Run
@@ -81,19 +83,26 @@ class ValidationReport(RiskReport):
     ----------
     proxy
         Measures (k,) of the law of the proxy's predictions, in the order of the others.
+    proxy_error
+        Their standard errors, by replicates of dense θ.
     diagnosis
         Bias, unexplained variance and faults of the proxy, from fresh pairs.
     """
 
     proxy: Array = field(default_factory=lambda: np.empty(0))
+    proxy_error: Array = field(default_factory=lambda: np.empty(0))
     diagnosis: Diagnosis | None = None
 
     def rows(self) -> list[dict[str, Any]]:
-        """One for each measure: value, interval, that by the proxy, whether it is inside."""
-        return [
-            {**row, "proxy": float(value), "holds": bool(row["low"] <= value <= row["high"])}
-            for row, value in zip(super().rows(), self.proxy, strict=True)
-        ]
+        """One for each measure: value, interval, that by the proxy, whether it is inside.
+
+        Inside is within the error of the proxy's own measure, which is computed at many θ.
+        """
+        rows = []
+        for row, value, error in zip(super().rows(), self.proxy, self.proxy_error, strict=True):
+            low, high = row["low"] - NORMAL_95 * error, row["high"] + NORMAL_95 * error
+            rows.append({**row, "proxy": float(value), "holds": bool(low <= value <= high)})
+        return rows
 
     def _said(self) -> list[dict[str, Any]]:
         """The rows with words for whether they hold."""
@@ -235,8 +244,21 @@ def validate(
         raise InputError("proxy", f"{columns} outputs", f"the sum, or {outputs} as g has")
     check = method.summed(state.draws, state.residuals) if state.n_pairs else None
     model = state.models[-1] if check is None else method.proxy_of(state.models, check)
+    kept = isinstance(state.model, ProxyModel)
+    base = "the proxy" if kept else "a model learned from the other evaluations"
+    notes = (
+        f"the corrected law is that of {base}, which is nearer to J at {state.n_pairs:,} pairs of "
+        "fresh draws, most of them where the measures look, and moved by their residuals",
+        *state.details,
+        *found.diagnostics["notes"],
+    )
     predicted = model.mean(dense.uniform)[:, 0]
     alone = LawOfJ.of_model(predicted, dense.weights, dense.owner, state.laws[0].dim)
+    laws = [WeightedSample(alone.m, mass, alone.steps) for mass in alone.mass]
+    replicates = np.stack([targets.values(one) for one in laws], axis=1)
+    errors = np.zeros(len(replicates))
+    if len(laws) > 1:  # given scenarios are all there are
+        errors = np.linalg.norm(replicate_errors(replicates), axis=1)
     diagnosis = None
     if check is not None and isinstance(model, ProxyModel) and model.own is not None:
         draws, predicted = state.draws, model.mean(state.draws.uniform)
@@ -254,8 +276,9 @@ def validate(
         problem.label,
         found,
         targets.keys,
-        tuple(found.diagnostics["notes"]),
+        notes,
         distribution=LossDistribution(state.laws[0]),
         proxy=targets.values(alone.center),
+        proxy_error=errors,
         diagnosis=diagnosis,
     )

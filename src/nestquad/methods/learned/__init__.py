@@ -1,7 +1,12 @@
 """Learned methods: a model of J, and the average of f(Ĵ)."""
 
 from nestquad.methods.learned._base import Learned, LearnedMethod, n_draws
-from nestquad.methods.learned._certificate import Certificate, CertificateSettings, model_of
+from nestquad.methods.learned._certificate import (
+    Certificate,
+    CertificateSettings,
+    mean_products,
+    model_of,
+)
 from nestquad.methods.learned._discrepancy import (
     Evidence,
     Pairs,
@@ -9,7 +14,6 @@ from nestquad.methods.learned._discrepancy import (
     draw_variances,
 )
 from nestquad.methods.learned._evidence import Check, LearnedDesign
-from nestquad.methods.learned._faults import Errors, Fault, percent
 from nestquad.methods.learned._joint_model import JointModel
 from nestquad.methods.learned._model import DenseSet, ModelOfJ
 from nestquad.methods.learned._proxy import ProxyModel, as_control, as_predictor
@@ -26,9 +30,7 @@ __all__ = [
     "CertificateSettings",
     "Check",
     "DenseSet",
-    "Errors",
     "Evidence",
-    "Fault",
     "JointLattice",
     "JointModel",
     "JointProcess",
@@ -44,7 +46,7 @@ __all__ = [
     "as_predictor",
     "draw_bias",
     "draw_variances",
-    "percent",
+    "mean_products",
     "model_of",
     "n_draws",
 ]

@@ -36,7 +36,6 @@ from nestquad.methods._events import event_probability
 from nestquad.methods._method import Turn, assembled
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._base import Learned
-from nestquad.methods.learned._faults import mean_products
 from nestquad.methods.learned._model import DenseSet, ModelOfJ, control_at
 from nestquad.methods.learned._sensitive import pool_size, sensitive_set, spread_of
 from nestquad.points import IID, Given, Stream, density, moved, periodic
@@ -78,6 +77,12 @@ class CertificateSettings:
     reach: int = 4
     slowest: float = 0.25
     least_share: float = 0.1
+
+
+def mean_products(rest: Array) -> Array:
+    """Mean products (n[, p]) of two different of N residuals (n, N[, p])."""
+    n = rest.shape[1]
+    return np.asarray((rest.sum(axis=1) ** 2 - (rest**2).sum(axis=1)) / (n * (n - 1.0)))
 
 
 @dataclass(frozen=True)

@@ -130,12 +130,15 @@ class JointModel(ModelOfJ):
     With the tent both v and 1 − v belong to a uniform, and the process differs there. With
     `branches` a far binary digit of the uniform chooses, at points of replicates the one of their
     own, so that `mean` has the law that replicates show; without, the smaller is taken.
+
+    The sketch has at most `most_sketched` θ; levels above are learned at all of them.
     """
 
     data: Data
     table: ScoreTable
     outputs: tuple[_Output, ...]
     branches: bool = True
+    most_sketched: int = _SKETCH
 
     @property
     def dim(self) -> int:
@@ -168,7 +171,7 @@ class JointModel(ModelOfJ):
     @property
     def _sketched(self) -> slice:
         """Every 2^k-th θ of the lattices, which are lattices themselves."""
-        return slice(None, None, 1 << max((self.n_points - 1) // _SKETCH, 0).bit_length())
+        return slice(None, None, 1 << max((self.n_points - 1) // self.most_sketched, 0).bit_length())
 
     @cached_property
     def sketch(self) -> DenseSet:
@@ -260,10 +263,10 @@ class JointModel(ModelOfJ):
                 continue
             observed = in_sequence_order(values)
             truth = marginal.reshape(n_paths, -1)[:, rows] / base.weights
-            own = self._refit(c, observed) - truth
+            own = self.refit(c, observed) - truth
             errors[:, :, c] = -self.outputs[c].scale * own
             for group, model in enumerate(deleted):
-                refit = model._refit(c, observed[:few, shift != group], self)
+                refit = model.refit(c, observed[:few, shift != group], self)
                 change = refit - truth[:few] - own[:few]
                 expected[group, :, :, c] = self.outputs[c].scale * change
         offsets = self.data.shifts[:, : self.dim]
@@ -271,20 +274,28 @@ class JointModel(ModelOfJ):
         observed_changes = np.array([j - base.j for j in others]).reshape(-1, *base.j.shape)
         return Paths(errors, observed_changes, expected)
 
-    def _refit(self, c: int, values: Array, sketched: JointModel | None = None) -> Array:
-        """Posterior means (K, M) over x of output c at the θ of a sketch, from values (K, n)."""
+    def refit(self, c: int, values: Array, sketched: JointModel | None = None) -> Array:
+        """Means (K, M) over x of output c at the θ of a sketch, from other values (K, n).
+
+        The values are multiplied by the density of the points, and in units of the scale.
+        """
         whole, output = sketched or self, self.outputs[c]
-        assert output.process is not None
         base, rows, weights = whole.sketch, whole._sketched, self.data.weights
         trend = output.fit.with_coefficients(output.fit.response(self.table, (values / weights).T))
+        polynomial = trend.evaluate(whole._theta_table(base.uniform)).T
+        if output.process is None:
+            return np.asarray(polynomial)
         rest = values - trend.evaluate(self.table).T * weights
         by_shift = np.stack([in_lattice_order(row, self.data.n_shifts) for row in rest])
         offsets = whole.data.shifts[:, : self.dim]
         mean = output.process.predicted(by_shift, offsets).reshape(len(values), -1)[:, rows]
-        return np.asarray(mean / base.weights + trend.evaluate(whole._theta_table(base.uniform)).T)
+        return np.asarray(mean / base.weights + polynomial)
 
     def without(self, group: int) -> JointModel:
-        data = self.data.without(group)
+        return self.of_data(self.data.without(group))
+
+    def of_data(self, data: Data) -> JointModel:
+        """The same terms and kernels for other data."""
         table = ScoreTable(data.uniform, self.table.scores)
         outputs = [
             _completed(
@@ -292,7 +303,7 @@ class JointModel(ModelOfJ):
             )
             for column, output in zip(data.values.T, self.outputs, strict=True)
         ]
-        return JointModel(data, table, tuple(outputs), branches=self.branches)
+        return replace(self, data=data, table=table, outputs=tuple(outputs))
 
     def residuals(self) -> Array:
         columns = [

@@ -15,17 +15,15 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, cholesky
 
 from nestquad._typing import Array, Indices
 from nestquad.accuracy import finite_average, replicate_errors, size_of
-from nestquad.errors import NumericalError
-from nestquad.gp import LatticeProcess, PeriodicKernel, in_sequence_order, lattice_steps
+from nestquad.gp import in_sequence_order, lattice_steps
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._joint_model import Data, JointModel, fit_joint
 from nestquad.methods.learned._model import DenseSet
 from nestquad.points import Periodization, density, moved
-from nestquad.regression import Score, ScoreTable, Term
+from nestquad.regression import Score
 from nestquad.repeated import RepeatedExpectation
 from nestquad.result import OuterSample
 
@@ -101,6 +99,12 @@ class Lattices:
     def weights(self) -> Array:
         return density(self.periodization, self.periodic)
 
+    def data(self, dim: int, values: Array) -> Data:
+        """Values (M, q) at the points, for a mean given the first `dim` coordinates."""
+        order = self.sequence_order
+        both = self.periodic[order], values[order]
+        return Data(self.vector, self.shifts, dim, self.periodization, *both)
+
     @cached_property
     def sequence_order(self) -> Indices:
         """Rows in van der Corput order, shifts interleaved."""
@@ -114,96 +118,38 @@ class LevelMean:
 
     Attributes
     ----------
-    lattices, dim
-        Points in all coordinates of the level, and the number of those that remain.
-    scores, outputs
-        Scores of the coordinates; polynomial terms and kernel (None without) of each output.
+    lattices
+        Points in all coordinates of the level.
+    model
+        Terms and kernel of each output at these points; its θ are the coordinates that remain.
     """
 
     lattices: Lattices
-    dim: int
-    scores: tuple[Score, ...]
-    outputs: tuple[tuple[tuple[Term, ...], PeriodicKernel | None], ...]
+    model: JointModel
 
     @classmethod
     def fit(cls, lattices: Lattices, dim: int, values: Array, written: Score) -> LevelMean:
         """Choose terms and kernels for values (M, q) at lattices."""
-        order = lattices.sequence_order
-        data = Data(
-            lattices.vector,
-            lattices.shifts,
-            dim,
-            lattices.periodization,
-            lattices.periodic[order],
-            values[order],
-        )
         orders = (1, 2) if lattices.periodization == "tent" else (1, 2, 3)
+        data = lattices.data(dim, values)
         model = fit_joint(data, (written, written), trend=True, orders=orders)
-        outputs = tuple((one.fit.terms, one.kernel) for one in model.outputs)
-        return cls(lattices, dim, tuple(model.table.scores), outputs)
+        return cls(lattices, replace(model, most_sketched=len(values)))
+
+    def at(self, lattices: Lattices) -> LevelMean:
+        """The same terms and kernels at other points."""
+        points = lattices.leading(self.lattices.dim)
+        none = np.zeros((points.shifts.shape[0] * points.size, len(self.model.outputs)))
+        return LevelMean(points, self.model.of_data(points.data(self.model.dim, none)))
 
     def __call__(self, values: Array) -> Array:
         """Means (M, q) at the leading coordinates of the points, from values (M, q).
 
         Kept within the range of the values, as every mean is.
         """
-        means = [self._column(c, column) for c, column in enumerate(values.T)]
-        return np.clip(np.stack(means, axis=1), values.min(axis=0), values.max(axis=0))
-
-    def _column(self, c: int, values: Array) -> Array:
-        trend, process, weights = self._trends[c], self._processes[c], self.lattices.weights
-        coefficients = cho_solve((trend.lower, True), trend.columns @ (weights * values))
-        mean = coefficients[trend.kept] @ trend.columns[trend.kept]
-        if process is not None:
-            rest = (values - coefficients @ trend.columns) * weights
-            by_shift = rest.reshape(1, len(self.lattices.shifts), -1)
-            leading = self.lattices.leading(self.dim)
-            mean += process.smoothed(by_shift).reshape(-1) / leading.weights
-        return np.asarray(mean)
-
-    @cached_property
-    def _trends(self) -> list[_Trend]:
-        table = ScoreTable(self.lattices.uniform, self.scores)
-        weights = self.lattices.weights
-        return [_Trend.of(table, terms, weights, self.dim) for terms, _ in self.outputs]
-
-    @cached_property
-    def _processes(self) -> list[LatticeProcess | None]:
-        points = self.lattices
-        steps = lattice_steps(points.vector, points.size)
-        zeros = np.zeros((len(points.shifts), points.size))
-        return [
-            None
-            if kernel is None
-            else LatticeProcess(kernel, steps, points.shifts, self.dim, zeros)
-            for _, kernel in self.outputs
-        ]
-
-
-@dataclass(frozen=True, eq=False)
-class _Trend:
-    """Columns (t, M) of polynomial terms, with the Cholesky factor of their Gram matrix.
-
-    `kept` are the terms in the leading coordinates alone, which are their own means.
-    """
-
-    columns: Array
-    lower: Array
-    kept: Indices
-
-    @classmethod
-    def of(cls, table: ScoreTable, terms: tuple[Term, ...], weights: Array, dim: int) -> _Trend:
-        columns = np.empty((len(terms), weights.size))
-        table.fill(terms, columns)
-        gram = (columns * weights) @ columns.T
-        try:
-            # Terms were told apart by points like these; others may do so less well.
-            lower = cholesky(gram + 1e-12 * np.trace(gram) / len(gram) * np.eye(len(gram)), True)
-        except np.linalg.LinAlgError as error:
-            raise NumericalError(f"{len(terms)} polynomials cannot be told apart") from error
-        return cls(
-            columns, lower, np.flatnonzero([not term or term[-1][0] < dim for term in terms])
-        )
+        weighed = values[self.lattices.sequence_order] * self.model.data.weights[:, None]
+        means = [self.model.refit(c, one[None])[0] for c, one in enumerate(weighed.T)]
+        low, high = values.min(axis=0), values.max(axis=0)
+        return np.asarray(np.clip(np.stack(means, axis=1), low, high))
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,22 +192,20 @@ class Cascade:
 
     def at(self, lattices: Lattices) -> Cascade:
         """Refit the terms and kernels at other points."""
-        moved_means = tuple(
-            replace(mean, lattices=lattices.leading(mean.lattices.dim)) for mean in self.means
-        )
-        return replace(self, lattices=lattices, means=moved_means)
+        means = tuple(mean.at(lattices) for mean in self.means)
+        return replace(self, lattices=lattices, means=means)
 
-    def arguments(self, j: Array, *, finite: bool = False) -> list[tuple[Array, bool]]:
-        """J_1, …, J_{D−1} at the points from J_{D−1}, and whether each is a single output.
+    def arguments(
+        self, j: Array, scalar: bool | None = None, k: int | None = None, *, finite: bool = False
+    ) -> list[tuple[Array, bool]]:
+        """J_1, …, J_{k+1} at the points from the last, and whether each is a single output.
 
-        `finite` raises where some f is not.
+        The last is the innermost one without k. `finite` raises where some f is not.
         """
-        scalar = self.scalar
-        arguments = [(j, scalar)]
-        for k in reversed(range(1, self.levels.depth - 1)):
-            values, scalar = self.f(k, j, scalar, finite=finite)
-            j = self.means[k - 1](values)
-            arguments.insert(0, (j, scalar))
+        arguments = [(j, self.scalar if scalar is None else scalar)]
+        for level in reversed(range(1, self.levels.depth - 1 if k is None else k + 1)):
+            values, single = self.f(level, *arguments[0], finite=finite)
+            arguments.insert(0, (self.means[level - 1](values), single))
         return arguments
 
     def f(self, k: int, j: Array, scalar: bool, *, finite: bool = False) -> tuple[Array, bool]:
@@ -280,11 +224,7 @@ class Cascade:
 
     def top(self, j: Array, scalar: bool | None = None, k: int | None = None) -> Array:
         """f_0 (M, q) at the points, from J_{k+1} (M, p): from the innermost one without k."""
-        scalar = self.scalar if scalar is None else scalar
-        for level in reversed(range(1, self.levels.depth - 1 if k is None else k + 1)):
-            values, scalar = self.f(level, j, scalar)
-            j = self.means[level - 1](values)
-        return self.f(0, j, scalar)[0]
+        return self.f(0, *self.arguments(j, scalar, k)[0])[0]
 
     @property
     def theta(self) -> Lattices:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nestquad._checks import shown
+from nestquad._scale import SIZES
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.methods.learned._model import DenseSet, ModelOfJ, Paths, sketch_points
@@ -200,13 +201,13 @@ def _checked(argument: str, function: Callable[..., Any], expected: str) -> Call
                 f"shape ({n},), or ({n}, p) for p outputs",
                 "It is called with many scenarios at once, a row each.",
             )
-        finite = np.isfinite(values.reshape(n, -1)).all(axis=1)
+        finite = (np.abs(values.reshape(n, -1)) < SIZES[1]).all(axis=1)
         if not finite.all():
             row = int(np.argmin(finite))
             raise InputError(
                 argument,
                 f"one that returned {values[row]} at theta = {arrays[-1][row].tolist()}",
-                "finite numbers at all scenarios that the outer law can draw",
+                f"numbers below {SIZES[1]:g} at all scenarios that the outer law can draw",
             )
         return values.reshape(n, -1)
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from nestquad._scale import require_size
 from nestquad._typing import Array
 from nestquad.accuracy import is_discontinuous
 from nestquad.evaluate import Design, Evaluations
@@ -85,7 +86,11 @@ class RepeatedLattice(LearnedMethod[ModelOfJ]):
     def fit(self, evaluations: Evaluations, last: Turn[Learned[ModelOfJ]] | None) -> Fit[ModelOfJ]:
         # A ridge has no lattice on which the levels above could be learned.
         found = self.learner.fit(evaluations, last)
-        return LevelFit(found.model, found.scalar, found.n_outer, found.n_inner, found.reliable)
+        assert isinstance(found.model, JointModel)
+        require_size(found.model.data.values)
+        # Levels above are learned at all points.
+        model = replace(found.model, most_sketched=found.n_outer)
+        return LevelFit(model, found.scalar, found.n_outer, found.n_inner, found.reliable)
 
     def average(self, problem: NestedExpectation, scalar: bool, stream: Stream) -> LevelAverage:
         plain = replace(problem, f=None)

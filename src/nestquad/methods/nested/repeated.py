@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from nestquad import limits
+from nestquad._scale import require_size
 from nestquad._typing import Array
 from nestquad.accuracy import replicate_errors, size_of
 from nestquad.errors import InputError
@@ -118,6 +119,7 @@ class RepeatedNMC(Method[TreeState]):
         (grid,) = evaluations.design.grids
         assert isinstance(grid.outer_points, TreePoints)
         reduced = evaluations.fold(MeanRule(grid.n_inner))
+        require_size(reduced)
         sizes = grid.outer_points.sizes
         each = int(np.prod(sizes[1:]))
         first = len(reduced) // each
