@@ -32,14 +32,32 @@ RULE_POINTS = 8_192  # T or N of a nested kernel rule towards a tolerance: the c
 STAIRCASE_POINTS = 2_048  # T or N of multilevel kernel quadrature: a second or two
 GRAM_NUMBERS = 2**24  # numbers of Gram matrices of several θ at a time: 128 MB
 KERNEL_NUMBERS = 2**22  # kernel values at a time for an empirical law: 32 MB
-CACHE_NUMBERS = (
-    2**15
-)  # numbers of several passes over a block that stay in the fast cache; a third slower at 2¹³
+CACHE_NUMBERS = 2**15  # of several passes over a block, in the fast cache; slower at 2¹³
 PREDICTED_ROWS = 512  # points that a dense process predicts at a time
 GRAM_ROWS = 128  # rows of a Gram matrix that are made at a time
 ROW_GROUP = 16  # rows whose independent points are made together
 CACHED_NUMBERS = 2**17  # numbers of a block of polynomials that stay in a cache
 FEWEST_ROWS = 256  # points of such a block: shorter ones cost more in calls than in arithmetic
+
+# Learned models: numbers that are computed for each, a part of a second.
+PAIR_NUMBERS = 1 << 27  # of predictions at fresh pairs by all points of a fit
+ENOUGH_PAIRS = 64  # fresh draws that are worth any time
+AVERAGE_NUMBERS = 1 << 24  # of a dense average at first
+AVERAGE_LOG2_SIZE, LARGEST_LOG2_SIZE = 16, 22  # of its lattices: at first, towards a tolerance
+POOL_NUMBERS = 1 << 23  # of predictions over which the sensitivity of f is looked at
+POOL_LOG2_SIZES = 13, 16  # least and largest size of that pool
+CHECK_POOL = 1 << 14  # θ of the pool for fresh pairs
+PREDICTED_POINTS = 4_096  # points of g that a model predicts at a time
+SKETCH_POINTS = 1 << 14  # θ of a joint lattice among which the posterior of J is drawn
+CHOICE_POINTS = 1 << 13  # points that choose terms
+CHOICE_NUMBERS = 1 << 17  # coordinates of these points
+FITTED_POINTS = 1 << 15  # points that determine coefficients and refine kernels
+LATTICE_POINTS = 1 << 17  # θ on copies of a lattice at a time
+SURROGATE_POINTS = 256  # θ of a dense process: more are slower than most g
+INNER_NODES = 1_024  # inner points of kernel weights, whose cost is N³
+INNER_COORDINATES = 3  # coordinates of x beyond which kernel weights gain nothing
+TUNED_ROWS, TUNED_NODES = 2, 32  # θ and nodes on which an inner kernel is tuned
+TRIED_ROWS, TRIED_NODES = 3, 256  # θ and nodes on which inner kernels are compared
 
 # Sizes that users may ask for.
 GRID_SIZE = 10**9  # T, N and the like: larger ones are slips

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from nestquad import clock
+from nestquad import clock, limits
 from nestquad.clock import TimePlan
 from nestquad.errors import NestquadError, NumericalError, OutsideDomainError, UnsupportedError
 from nestquad.evaluate import Design, Evaluations, OutOfTimeError
 from nestquad.methods._method import Method, Turn
 from nestquad.methods._time import correct_plan, seconds_of, start_plan
 from nestquad.methods.learned import Learned, LearnedDesign, LearnedMethod
-from nestquad.methods.learned._average import LARGEST
 from nestquad.problem import NestedExpectation
 
 
@@ -140,7 +139,9 @@ class Candidate:
         assert isinstance(design, LearnedDesign)
         average = self.method.average(problem, state.scalar, design.grids[0].stream)
         present = design.log2_theta or average.affordable(state.model)
-        return replace(design, log2_theta=present + 2) if present + 2 <= LARGEST else None
+        if present + 2 > limits.LARGEST_LOG2_SIZE:
+            return None
+        return replace(design, log2_theta=present + 2)
 
     def takes(self, design: Design) -> float:
         """Predicted seconds of a larger design."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.accuracy import propagated, replicate_errors, size_of
 from nestquad.clock import tick
@@ -15,16 +16,29 @@ from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import OuterSample
 
-# Independently shifted lattices of θ: their spread is the error of their mean, whatever f is.
-_REPLICATES = 16
-# Limits of time: numbers that may be computed for an average (half a second), and the base-2
-# logarithms of the number of θ of a lattice, at first and at most.
-_NUMBERS, _FEWEST, _MOST = 1 << 24, 10, 16
-# Share of the posterior's standard deviation at which an average is accurate enough: answers
-# are often more accurate than their posteriors claim.
-_SMALL = 0.05
-# Base-2 logarithm of the most θ of a lattice where a tolerance asks for more.
-LARGEST = 22
+
+@dataclass(frozen=True)
+class AverageSettings:
+    """Tuning numbers of dense averages.
+
+    Attributes
+    ----------
+    replicates
+        Independently shifted lattices of θ: their spread is the error of their mean for any f, and
+        sixteen show it to a sixth.
+    log2_first
+        Base-2 logarithm of the θ of the smallest lattices.
+    share
+        Share of the standard deviation of the posterior at which an average is accurate enough:
+        answers are often more accurate than their posteriors claim.
+    """
+
+    replicates: int = 16
+    log2_first: int = 10
+    share: float = 0.05
+
+
+AVERAGE = AverageSettings()
 
 
 @dataclass(frozen=True)
@@ -42,16 +56,19 @@ class DenseAverage:
     computed: dict[tuple[ModelOfJ, int], Array] = field(default_factory=dict, compare=False)
 
     def of(self, model: ModelOfJ, limit: float) -> Array:
-        """The q expectations by each lattice, (R, q), of as many θ as the accuracy requires.
+        """The q expectations by each lattice, (R, q), with θ enough for the accuracy.
 
         θ are free of g, so their number grows until the error of the final answers is small
-        beside `limit`, the standard deviation of the posterior, or until there are 2^`log2_theta`
-        θ; zero takes as many as half a second allows.
+        relative to `limit`, the standard deviation of the posterior, or until there are
+        2^`log2_theta` θ; zero takes the number that half a second allows.
         """
         most = self.log2_theta or self.affordable(model)
-        found = self._once(model, _FEWEST)
-        for log2_size in sorted({*range(_FEWEST + 2, most, 2), most}):
-            if log2_size == _FEWEST or size_of(self.errors(found)) <= _SMALL * limit:
+        found = self._once(model, AVERAGE.log2_first)
+        for log2_size in sorted({*range(AVERAGE.log2_first + 2, most, 2), most}):
+            if (
+                log2_size == AVERAGE.log2_first
+                or size_of(self.errors(found)) <= AVERAGE.share * limit
+            ):
                 break
             found = self._once(model, log2_size)
         return found
@@ -63,13 +80,13 @@ class DenseAverage:
 
     def affordable(self, model: ModelOfJ) -> int:
         """Base-2 logarithm of the θ of a lattice that half a second allows."""
-        log2_size = (_NUMBERS // (_REPLICATES * model.cost)).bit_length() - 1
-        return max(min(log2_size, _MOST), _FEWEST)
+        log2_size = (limits.AVERAGE_NUMBERS // (AVERAGE.replicates * model.cost)).bit_length() - 1
+        return max(min(log2_size, limits.AVERAGE_LOG2_SIZE), AVERAGE.log2_first)
 
     def by_replicate(self, model: ModelOfJ, log2_size: int) -> Array:
         """The q expectations by each lattice, (R, q)."""
         total: list[Array] = []
-        for points in model.replicates(_REPLICATES, log2_size, self.stream):
+        for points in model.replicates(AVERAGE.replicates, log2_size, self.stream):
             tick()
             assert points.owner is not None
             f = self.f(points.j)
@@ -77,7 +94,7 @@ class DenseAverage:
                 theta = self.problem.outer_law.from_uniform(points.uniform)
                 call_f(self.problem, self.argument(points.j), theta)
             columns = [points.weights, *(points.weights * column for column in f.T)]
-            sums = [np.bincount(points.owner, column, _REPLICATES) for column in columns]
+            sums = [np.bincount(points.owner, column, AVERAGE.replicates) for column in columns]
             total.append(np.stack(sums, axis=1))
         found = np.sum(total, axis=0)
         return np.asarray(found[:, 1:] / found[:, :1])
@@ -93,7 +110,7 @@ class DenseAverage:
     def f(self, j: Array, uniform: Array | None = None) -> Array:
         """Values (…, q) of f at J (…, p); NaN where f cannot take it.
 
-        `uniform` (…, d_θ) are those of θ, for an f that depends on θ as well.
+        `uniform` (…, d_θ) belong to θ, for an f that depends on θ as well.
         """
         flat = j.reshape(-1, j.shape[-1])
         values = call_f(self.problem, self.argument(flat), flat, require_finite=False)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.accuracy import finite_average, order_near, size_of
 from nestquad.errors import EvaluationError, InputError
@@ -20,7 +21,7 @@ from nestquad.methods._events import (
 )
 from nestquad.methods._method import Goal, Method, Turn, require_transports
 from nestquad.methods.learned import _posterior
-from nestquad.methods.learned._average import LARGEST, DenseAverage
+from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._evidence import Check, LearnedDesign, check_grid
 from nestquad.methods.learned._model import ModelOfJ
 from nestquad.methods.learned._posterior import (
@@ -35,16 +36,31 @@ from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
 
 M = TypeVar("M", bound=ModelOfJ)
-# Share of the evaluations that are fresh draws, and their largest and smallest number: fewer show
-# nothing. Each is compared with all points of a model, which limits them further: numbers that may
-# be computed for that (a second), though not to fewer than some.
-_SHARE, _MOST_DRAWS, _FEWEST_DRAWS = 0.14, 512, 16
-_NUMBERS, _ENOUGH_DRAWS = 1 << 27, 64
-# Share of the variance of J beyond which it is hardly learned.
-_MOST = 0.5
-# Values of g are rounded, and a fit of many of them by a little more.
-_ROUNDING = 8.0 * np.finfo(float).eps
 AVERAGING = "the error is that of the average over theta: more evaluations of g cannot help"
+
+
+@dataclass(frozen=True)
+class LearningSettings:
+    """Tuning numbers of all learned methods.
+
+    Attributes
+    ----------
+    share
+        Share of the evaluations that are fresh draws: 8 to 17 % did as well in the prototype.
+    most_draws, fewest_draws
+        Largest and smallest number of fresh draws: 256 pairs show a variance to 9 %, and eight
+        show next to nothing.
+    unlearned
+        Share of the variance of J beyond which a note says that J is hardly learned.
+    """
+
+    share: float = 0.14
+    most_draws: int = 512
+    fewest_draws: int = 16
+    unlearned: float = 0.5
+
+
+LEARNING = LearningSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +95,7 @@ class Learned(Generic[M]):
     Attributes
     ----------
     fit, model
-        Models of J, and the one that was chosen.
+        Fit of the models, and the model that was chosen.
     answers
         The q expectations.
     parts, rate
@@ -186,10 +202,10 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             return LearnedDesign.of(learning, present.checks)
         n = (learning or present.learning).n_evaluations
         left = np.inf if goal.budget is None else goal.budget - n
-        share = max(n_draws(problem, n / (1.0 - _SHARE)), 2 * _FEWEST_DRAWS)
+        share = max(n_draws(problem, n / (1.0 - LEARNING.share)), 2 * LEARNING.fewest_draws)
         bounded = goal.budget is not None and not goal.adaptive
         wanted = min(left, most_draws(problem, n) if bounded else share) - known
-        if wanted >= max(_FEWEST_DRAWS, 0.5 * known):
+        if wanted >= max(LEARNING.fewest_draws, 0.5 * known):
             return self.checked(problem, last, int(wanted), learning)
         return None if learning is None else LearnedDesign.of(learning, present.checks)
 
@@ -200,9 +216,9 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         assert isinstance(last.design, LearnedDesign)
         average = DenseAverage(problem, last.state.scalar, goal.stream)
         present = last.design.log2_theta or average.affordable(last.state.model)
-        if not goal.half_width or present >= LARGEST:
+        if not goal.half_width or present >= limits.LARGEST_LOG2_SIZE:
             return None
-        return replace(last.design, log2_theta=min(present + 4, LARGEST))
+        return replace(last.design, log2_theta=min(present + 4, limits.LARGEST_LOG2_SIZE))
 
     def checked(
         self,
@@ -229,7 +245,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         last = replace(last, design=last.design.learning)
         n = last.design.n_evaluations
         factor = self._growth(goal, last)
-        # Few new points would agree with the old ones whatever the truth.
+        # Few new points agree with the old ones, also where the model is wrong.
         design = self.sized(problem, goal, round(n * factor), last) if factor >= 1.1 else None
         return design if design is not None and design.n_evaluations > n else None
 
@@ -364,8 +380,11 @@ def _answer(
 
 
 def rounding_errors(functional: Functional, j: Array) -> Array:
-    """Direction (k, 1) of the error of a functional of J (M, p) by rounding of values of g."""
-    return (functional(j * (1.0 + _ROUNDING)) - functional(j))[:, None]
+    """Direction (k, 1) of the error of a functional of J (M, p) by rounding of values of g.
+
+    Values are rounded, and a fit of many of them by a little more.
+    """
+    return (functional(j * (1.0 + 8.0 * np.finfo(float).eps)) - functional(j))[:, None]
 
 
 def complete_answer(
@@ -389,15 +408,15 @@ def complete_answer(
 
 
 def most_draws(problem: NestedExpectation, n: float) -> int:
-    """The most fresh draws beside n evaluations, within the time they take."""
+    """Largest number of fresh draws for n evaluations, within the time they take."""
     dim = problem.outer_law.base_dim + problem.inner_base_dim
-    return int(np.clip(_NUMBERS / (n * dim), _ENOUGH_DRAWS, _MOST_DRAWS))
+    return int(np.clip(limits.PAIR_NUMBERS / (n * dim), limits.ENOUGH_PAIRS, LEARNING.most_draws))
 
 
 def n_draws(problem: NestedExpectation, n: float) -> int:
     """Fresh draws among n evaluations; none where they would be too few to show anything."""
-    wanted = min(int(_SHARE * n), most_draws(problem, n))
-    return wanted - wanted % 2 if wanted >= _FEWEST_DRAWS else 0
+    wanted = min(int(LEARNING.share * n), most_draws(problem, n))
+    return wanted - wanted % 2 if wanted >= LEARNING.fewest_draws else 0
 
 
 def _described(found: Answer[Any], check: Check | None) -> dict[str, Any]:
@@ -407,7 +426,7 @@ def _described(found: Answer[Any], check: Check | None) -> dict[str, Any]:
         return about
     share = check.unexplained_share(found.model)
     notes = [f"checked with {check.n_draws} fresh draws"]
-    if share > _MOST:
+    if share > LEARNING.unlearned:
         notes.append(
             f"the model leaves {share:.0%} of the variance of J unexplained: another "
             "parametrization of theta, in which g is smoother, would help, or more evaluations"

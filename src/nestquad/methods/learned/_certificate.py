@@ -3,7 +3,7 @@
 I = E f(Ĵ) + E[f(J) − f(Ĵ)] (Särndal, Swensson and Wretman 1992, Model assisted survey sampling).
 The first term is a dense average, free of g. The second is a mean of fresh independent draws, at θ
 from a mixture of their law and of the region where f(Ĵ) is sensitive, with known weights. The
-interval rests on the draws alone, whatever the model is worth.
+interval rests on the draws alone, however good or bad the model is.
 
 Residuals r = g − ĝ at a θ have mean J − Ĵ, and f(Ĵ + r̄) is biased. Differences between f at all
 residuals of a θ and its mean over their quarters telescope to f(J) (Giles 2015, Multilevel Monte
@@ -36,8 +36,8 @@ from nestquad.methods._events import event_probability
 from nestquad.methods._method import Turn, assembled
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._base import Learned
+from nestquad.methods.learned._evidence import pool_size, sensitive_set, spread_of
 from nestquad.methods.learned._model import DenseSet, ModelOfJ, control_at
-from nestquad.methods.learned._sensitive import pool_size, sensitive_set, spread_of
 from nestquad.points import IID, Given, Stream, density, moved, periodic
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
@@ -122,7 +122,7 @@ class Residuals:
 class Certificate:
     """Interval for I from fresh draws; `model` is the model of J, None for Ĵ = 0.
 
-    Draws come in batches with streams of their own; `seen` are the residuals of all batches by
+    Draws come in batches with separate streams; `seen` are the residuals of all batches by
     level, `planned` the levels of the last. Levels are planned by a pilot that does not count, so
     that they do not depend on the draws.
     """
@@ -159,7 +159,7 @@ class Certificate:
         return self._pilot.values(self._pilot.design.grids[0].n_outer)
 
     def draw(self, n_evaluations: int) -> None:
-        """One more batch of about that many evaluations.
+        """One more batch of about `n_evaluations`.
 
         Levels telescope only if all batches have the same N_l. Other sizes begin anew, and only
         for more evaluations than were drawn with these.
@@ -252,7 +252,7 @@ class Certificate:
     def _event_errors(self) -> Array:
         """Standard errors (q,) for changes of f that no draw of full weight has shown.
 
-        Draws where f(Ĵ) is sensitive have small weights, and tell nothing of events elsewhere. If
+        Draws where f(Ĵ) is sensitive have small weights, and do not show events elsewhere. If
         none of n draws of weight one or more has shown a change, it has a probability of 3/n at
         most (rule of three), and at most 1/(1 + k²) where it takes an error of Ĵ of k standard
         deviations (Cantelli's inequality). If no draw at all has shown one, even an exact model
@@ -342,7 +342,7 @@ class Certificate:
         return Residuals(points.uniform, points.weights[:, None], points.j, drawn, usual)
 
     def levels(self, n_evaluations: int) -> Levels:
-        """Sizes of levels for about that many evaluations: the least expected square error.
+        """Sizes of levels for about `n_evaluations`: the least expected square error.
 
         For each first and last N, numbers of θ follow Neyman's allocation (Neyman 1934, On the two
         different aspects of the representative method) by simulated draws; the square error is
@@ -369,7 +369,7 @@ class Certificate:
             if left <= 0 or not np.isfinite(deviations).all():
                 continue
             total = float(deviations @ np.sqrt(sizes))
-            # All in the first level where nothing varies.
+            # All draws belong to the first level if g does not vary.
             shares = deviations * np.sqrt(sizes) / total if total > 0 else 1.0 * (powers == k)
             counts = fewest + np.floor(left * shares / sizes).astype(int)
             bias = self._bias_bound(terms[-1], int(counts[-1]))
@@ -433,7 +433,7 @@ class Certificate:
         """Weighted draws (n, q): f(Ĵ + r̄) − f(Ĵ) of the first level, antithetic ones of later.
 
         Where f needs J > 0, Ĵ + r̄ has a lower bound that tends to a share of J as residuals become
-        many, so that the limit of the levels is f(J) whatever Ĵ is.
+        many, so that the limit of the levels is f(J) for any Ĵ.
         """
 
         def f(start: int = 0, step: int = 1) -> Array:

@@ -19,26 +19,49 @@ from scipy.special import ndtri
 
 from nestquad._typing import Array, Indices
 
-# Places in normal scores at which the bias is drawn, with lines between them: with half as many the
-# chord of a convex bias lies beside the data in the tails.
-_PLACES = 49
-# Pairs of a bin, so that its variance is known to a third; and the most bins.
-_PAIRS_A_BIN, _MOST_BINS = 16, 48
-# Scale of the Laplace prior of log(size / claimed size) of the variance, and the standard deviation
-# of the slope of log variance: 0.6 is a factor of ten between the median and the 99.99 % quantile.
-# Models are often wrong about themselves, now and then by orders of magnitude.
-_VARIANCE_WIDTH, _SLOPE_WIDTH = 1.0, 0.6
-# Shapes of the unexplained variance: powers of the claimed variance, and processes about them, of
-# sizes relative to them, which vary on these scales of scores.
-_CLAIMS, _VARIANCE_SHARES, _VARIANCE_LENGTHS = (0.0, 0.5, 1.0), (0.0, 0.3, 1.0, 3.0), (0.3, 1.0)
-# Least share of the prior variance that a bin may show: products may be negative.
-_LEAST = 0.1
+
+@dataclass(frozen=True)
+class DiscrepancySettings:
+    """Tuning numbers of the discrepancy.
+
+    Attributes
+    ----------
+    places
+        Places in normal scores at which the bias is drawn, with lines between them: with half of
+        them the chord of a convex bias leaves the data in the tails.
+    pairs_a_bin, most_bins
+        Pairs of a bin, which show its variance to a third, and the largest number of bins.
+    variance_width
+        Scale of the Laplace prior of log(size / claimed size) of the variance: claims of models
+        may be wrong by orders of magnitude.
+    slope_width
+        Standard deviation of the slope of the log variance: 0.6 is a factor of ten between the
+        median and the 99.99 % quantile.
+    claims, shares, lengths
+        Shapes of the unexplained variance: powers of the claimed variance, sizes of processes
+        about them relative to them, and scales of scores on which these vary.
+    least
+        Least share of the prior variance that a bin may show: products may be negative.
+    """
+
+    places: int = 49
+    pairs_a_bin: int = 16
+    most_bins: int = 48
+    variance_width: float = 1.0
+    slope_width: float = 0.6
+    claims: tuple[float, ...] = (0.0, 0.5, 1.0)
+    shares: tuple[float, ...] = (0.0, 0.3, 1.0, 3.0)
+    lengths: tuple[float, ...] = (0.3, 1.0)
+    least: float = 0.1
+
+
+DISCREPANCY = DiscrepancySettings()
 
 
 class ScoredLaw(Protocol):
     """Law of Ĵ: sorted values s (n,), normal scores z (n,) of their ranks, and the variance.
 
-    `steps` says whether J has given values, with nothing between them.
+    `steps` says whether J takes given values only.
     """
 
     @property
@@ -132,7 +155,7 @@ class Evidence:
     def bins(self) -> Indices:
         n = len(self.z)
         found = np.empty(n, dtype=np.intp)
-        count = int(np.clip(n // _PAIRS_A_BIN, 2, _MOST_BINS))
+        count = int(np.clip(n // DISCREPANCY.pairs_a_bin, 2, DISCREPANCY.most_bins))
         found[np.argsort(self.z, kind="stable")] = np.arange(n) * count // n
         return found
 
@@ -189,7 +212,7 @@ def draw_bias(
     mean = seen.pairs.r.mean(axis=1)
     at, y = seen.means(seen.z), seen.means(mean)
     noise, n = np.diag(seen.noise(mean - y[seen.bins])), len(at)
-    places = np.linspace(law.z[0], law.z[-1], _PLACES)
+    places = np.linspace(law.z[0], law.z[-1], DISCREPANCY.places)
     scale = float(np.sqrt(np.median(seen.claimed)))
     both = np.concatenate([at, places])
     shape = np.exp(0.5 * np.interp(both, at, np.log(seen.claimed))) / scale
@@ -215,8 +238,8 @@ def draw_bias(
     for h in np.flatnonzero(counts):
         fit, cov = fits[h]
         # Rounding may make the covariance of a smooth process slightly indefinite.
-        root = cholesky(cov + 1e-9 * cov.diagonal().max() * np.eye(_PLACES), lower=True)
-        drawn.append(fit + rng.standard_normal((counts[h], _PLACES)) @ root.T)
+        root = cholesky(cov + 1e-9 * cov.diagonal().max() * np.eye(DISCREPANCY.places), lower=True)
+        drawn.append(fit + rng.standard_normal((counts[h], DISCREPANCY.places)) @ root.T)
     return np.stack([np.interp(law.z, places, one) for one in np.concatenate(drawn)])
 
 
@@ -242,16 +265,18 @@ def draw_variances(
     # Without noise, products are known up to rounding.
     sd = np.sqrt(seen.noise(products - y[seen.bins]) + (1e-6 * (np.abs(y) + claimed)) ** 2)
     typical, middle = float(np.median(claimed)), float(np.median(at))
-    # Up to more than is seen: a model that explains nothing may claim a small error.
+    # Beyond the largest observed: a model without explanatory power may claim a small error.
     most = 3.0 * max(law.variance, float(y.max())) / typical
-    levels, shares = np.meshgrid(np.geomspace(1e-9, max(30.0, most), 240), _VARIANCE_SHARES)
+    levels, shares = np.meshgrid(np.geomspace(1e-9, max(30.0, most), 240), DISCREPANCY.shares)
     level, share = levels.ravel()[:, None], shares.ravel()[:, None]
-    surprise = np.abs(0.5 * np.log(level[:, 0])) / _VARIANCE_WIDTH
+    surprise = np.abs(0.5 * np.log(level[:, 0])) / DISCREPANCY.variance_width
     # Each kind in units of the noise and along axes in which the process is independent.
     kinds, logs = [], []
-    for kappa, slope, length in product(_CLAIMS, (-2.0, -1.0, 0.0, 1.0, 2.0), _VARIANCE_LENGTHS):
+    for kappa, slope, length in product(
+        DISCREPANCY.claims, (-2.0, -1.0, 0.0, 1.0, 2.0), DISCREPANCY.lengths
+    ):
         mean = typical * (claimed / typical) ** kappa
-        mean *= np.exp(slope * _SLOPE_WIDTH * (at - middle))
+        mean *= np.exp(slope * DISCREPANCY.slope_width * (at - middle))
         kernel = 0.5 + 0.5 * np.exp(-0.5 * ((at[:, None] - at) / length) ** 2)
         size, axes = np.linalg.eigh(kernel * np.outer(mean / sd, mean / sd))
         prior = level * (axes.T @ (mean / sd))
@@ -270,7 +295,7 @@ def draw_variances(
         mean, axes, fit, gain = kinds[k]
         fits.append(axes @ (fit[h] + np.sqrt(gain[h]) * rng.standard_normal(len(at))))
         least.append(level[h] * mean)
-    found = np.maximum(sd * np.array(fits), _LEAST * np.array(least))
+    found = np.maximum(sd * np.array(fits), DISCREPANCY.least * np.array(least))
     share = weights / weights.sum()
     total = float(share @ products)
     lowest = total - clearly * float(np.linalg.norm(share * (products - total)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.evaluate import Evaluations
@@ -15,11 +16,6 @@ from nestquad.kernels import Gaussian, Kernel, Matern
 from nestquad.methods.nested import weighted_sum
 from nestquad.quadrature import KernelQuadrature, Space, default_kernel, nodes_on
 from nestquad.regression import ControlVariates, Score, fit_controls
-
-# Kernel weights cost N³, and see nothing of a function of more coordinates than these.
-MOST_KERNEL_NODES, _MOST_KERNEL_COORDINATES = 1024, 3
-# Limits of time: θ and nodes on which a kernel is tuned, and on which kernels are compared.
-_TUNING, _TRIAL = (2, 32), (3, 256)
 
 
 @dataclass(frozen=True)
@@ -65,8 +61,8 @@ class InnerMeans:
     def left(self) -> float:
         """Remaining error, as a share of the last change.
 
-        At rate r the change is 2^r - 1 times as large. Slow rates are those of noise, for which
-        half the points err by as much more as all of them.
+        At rate r the change is 2^r - 1 times as large. Slow rates come from noise, for which
+        the error with half of the points is larger by about that of all points.
         """
         return float(min(1.0, 1.0 / (2.0 ** min(self.rate, 1.5) - 1.0)))
 
@@ -76,7 +72,7 @@ class InnerMeans:
 
         Few points show less of the rate than many will; in many dimensions neither shows much.
         """
-        return 0.5 * (self.rate + 1.0) if self.dim <= _MOST_KERNEL_COORDINATES else self.rate
+        return 0.5 * (self.rate + 1.0) if self.dim <= limits.INNER_COORDINATES else self.rate
 
 
 def inner_means(
@@ -114,8 +110,8 @@ def inner_means(
         work = _Work(uniform, outer.uniform[:rows], values, controls, judge, spaces)
         if controls is not None:
             candidates["mean after control variates"] = work.apply(plain, True)
-        few = uniform.shape[-1] <= _MOST_KERNEL_COORDINATES and grid.n_sets is not None
-        if few and 8 <= grid.n_inner <= MOST_KERNEL_NODES:
+        few = uniform.shape[-1] <= limits.INNER_COORDINATES and grid.n_sets is not None
+        if few and 8 <= grid.n_inner <= limits.INNER_NODES:
             choice, residual = work.best_kernel(sizes)
             name = "kernel after control variates" if residual else "kernel"
             candidates[name] = work.apply(choice.weights(uniform, sizes), residual)
@@ -155,8 +151,8 @@ class _Work:
 
     def best_kernel(self, sizes: list[int]) -> tuple[KernelChoice, bool]:
         """The kernel that changes J least, and whether on g or on residuals of the controls."""
-        few = slice(0, min(_TRIAL[0], len(self.uniform)))
-        n = min(sizes[0], _TRIAL[1])
+        few = slice(0, min(limits.TRIED_ROWS, len(self.uniform)))
+        n = min(sizes[0], limits.TRIED_NODES)
         parts = [n, n // 2, n // 4]
         trials = []
         for residual in (False, True) if self.controls is not None else (False,):
@@ -176,7 +172,7 @@ class _Work:
 
     def _sample(self, residual: bool) -> Array:
         """g at a few θ, or its control-variate residuals."""
-        rows = min(_TUNING[0], len(self.uniform), len(self.values))
+        rows = min(limits.TUNED_ROWS, len(self.uniform), len(self.values))
         if not residual or self.controls is None:
             return self.values[:rows]
         return self.residuals(self.controls, rows)
@@ -222,13 +218,13 @@ def kernel_choices(
     """
     dim = uniform.shape[-1]
     spread = values.std(axis=(0, 1))
-    columns = (values / np.where(spread > 0, spread, 1.0))[:, : _TUNING[1]]
+    columns = (values / np.where(spread > 0, spread, 1.0))[:, : limits.TUNED_NODES]
     kernels: list[Kernel] = [default_kernel(dim, 1.5), default_kernel(dim, 2.5)]
     if dim <= 2:
         kernels += [Matern(3.5), Gaussian()]
     choices = []
     for space in spaces:
-        nodes = nodes_on(space, uniform, uniform)[: len(columns), : _TUNING[1]]
+        nodes = nodes_on(space, uniform, uniform)[: len(columns), : limits.TUNED_NODES]
         groups = list(zip(nodes, columns, strict=True))
         scale = median_lengthscale(nodes[0])
         for kernel in kernels:

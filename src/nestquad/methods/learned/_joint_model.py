@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nestquad import limits
 from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.gp import (
@@ -41,23 +42,35 @@ from nestquad.regression import (
     grow_polynomial,
 )
 
-# Limits of time: points that choose terms and orders (fewer where there are many coordinates),
-# points that determine coefficients and refine kernels, and θ that are looked at together.
-_CHOICE, _CHOICE_NUMBERS, _ENOUGH, _BLOCK = 2**13, 2**17, 2**15, 2**17
-# Limit of time: θ of a sketch, among which the posterior is drawn.
-_SKETCH = 2**14
-# Density of θ below which errors of the process exceed the variance over x that it explains.
-# Without this limit, few θ at the ends of the cube made one of six certified intervals of insurance
-# ten times as wide.
-_SMALL_DENSITY = 0.2
-# The binary digit that chooses a branch of the tent: scores hardly depend on it, and half of the
-# digits of a double are beyond.
-_FAR = 2.0**30
-# Most terms, and fewest points for each of them: with fewer points, selection by leave-one-out
-# errors would overfit.
-_MOST_TERMS, _POINTS_PER_TERM = 500, 5
-# Least Ĵ in its standard deviations, where f takes none that is not positive.
-_FLOOR = 0.01
+
+@dataclass(frozen=True)
+class JointSettings:
+    """Tuning numbers of models on joint lattices.
+
+    Attributes
+    ----------
+    small_density
+        Density of θ below which errors of the process exceed the variance over x that it explains.
+        Without this limit, few θ at the ends of the cube made one of six certified intervals of
+        insurance ten times as wide.
+    branch
+        Binary digit that chooses a branch of the tent: scores hardly depend on it, and half of the
+        digits of a double are beyond.
+    most_terms, points_per_term
+        Most terms, and fewest points for each: with fewer points, selection by leave-one-out errors
+        would overfit.
+    floor
+        Least Ĵ in its standard deviations, where f needs J > 0.
+    """
+
+    small_density: float = 0.2
+    branch: float = 2.0**30
+    most_terms: int = 500
+    points_per_term: int = 5
+    floor: float = 0.01
+
+
+JOINT = JointSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +80,7 @@ class Data:
     Attributes
     ----------
     vector, shifts
-        Generating vector (d,) and shifts (R, d), whose leading `dim` coordinates are those of θ.
+        Generating vector (d,) and shifts (R, d), whose leading `dim` coordinates belong to θ.
     periodic
         Points (N, d) of the lattices, from which `periodization` makes uniforms.
     positive
@@ -138,7 +151,7 @@ class JointModel(ModelOfJ):
     table: ScoreTable
     outputs: tuple[_Output, ...]
     branches: bool = True
-    most_sketched: int = _SKETCH
+    most_sketched: int = limits.SKETCH_POINTS
 
     @property
     def dim(self) -> int:
@@ -171,7 +184,9 @@ class JointModel(ModelOfJ):
     @property
     def _sketched(self) -> slice:
         """Every 2^k-th θ of the lattices, which are lattices themselves."""
-        return slice(None, None, 1 << max((self.n_points - 1) // self.most_sketched, 0).bit_length())
+        return slice(
+            None, None, 1 << max((self.n_points - 1) // self.most_sketched, 0).bit_length()
+        )
 
     @cached_property
     def sketch(self) -> DenseSet:
@@ -218,7 +233,7 @@ class JointModel(ModelOfJ):
         outer = density(kind, theta)
         # Errors of the process count over the density of θ. Where that is small, caution keeps only
         # its mean over x.
-        kept = (outer**2 / (outer**2 + (_SMALL_DENSITY * cautious) ** 2))[rows]
+        kept = (outer**2 / (outer**2 + (JOINT.small_density * cautious) ** 2))[rows]
         base, found = self._polynomials(uniform[new]), self._polynomials(both)
         for c, output in enumerate(self.outputs):
             if output.process is not None:
@@ -295,7 +310,7 @@ class JointModel(ModelOfJ):
         return self.of_data(self.data.without(group))
 
     def of_data(self, data: Data) -> JointModel:
-        """The same terms and kernels for other data."""
+        """Model with the same terms and kernels for other data."""
         table = ScoreTable(data.uniform, self.table.scores)
         outputs = [
             _completed(
@@ -322,14 +337,14 @@ class JointModel(ModelOfJ):
         if all(output.process is None for output in self.outputs):
             yield from super().replicates(n, log2_size, stream)
             return
-        # On a line each has a step of its own, as in the base.
+        # On a line their steps differ, as in the base.
         copies = np.full(n, max(1, (1 << log2_size) // self.size))
         copies += np.arange(n) if self.dim == 1 else 0
         owner = np.repeat(np.arange(n), copies)
         shifts = stream.generator().random((n, self.dim))[owner]
         number = np.concatenate([np.arange(count) for count in copies])[:, None]
         steps = number * self.data.vector[: self.dim] / (copies[owner, None] * self.size)
-        offsets, together = (steps + shifts) % 1.0, max(1, _BLOCK // self.size)
+        offsets, together = (steps + shifts) % 1.0, max(1, limits.LATTICE_POINTS // self.size)
         for start in range(0, len(offsets), together):
             some = slice(start, start + together)
             found = self._bounded(self._unbounded(offsets[some]))
@@ -373,8 +388,8 @@ class JointModel(ModelOfJ):
         v = v.reshape(self.dim, -1).T
         uniform = moved(self.data.periodization, v)
         if self.branches and self.data.periodization == "tent":
-            digits = (uniform * _FAR).astype(np.int64)
-            uniform = np.asarray(((digits & ~1) + (v > 0.5) + 0.5) / _FAR)
+            digits = (uniform * JOINT.branch).astype(np.int64)
+            uniform = np.asarray(((digits & ~1) + (v > 0.5) + 0.5) / JOINT.branch)
         weights = density(self.data.periodization, v)
         j = self._polynomials(uniform)
         for c, output in enumerate(self.outputs):
@@ -413,7 +428,7 @@ class JointModel(ModelOfJ):
                 values = self.data.values[:, c : c + 1]
                 j[:, c] = near_values(j[:, c : c + 1], values, signed=self.data.signed)[:, 0]
                 if output.positive:
-                    j[:, c] = np.maximum(j[:, c], _FLOOR * deviations[:, c])
+                    j[:, c] = np.maximum(j[:, c], JOINT.floor * deviations[:, c])
         return replace(points, j=j)
 
     def _deviations(self, weights: Array) -> Array:
@@ -427,7 +442,7 @@ class JointModel(ModelOfJ):
 
 def _branched(v: Array, uniform: Array) -> Array:
     """v or 1 − v, by a far binary digit of uniforms."""
-    return np.where((uniform * _FAR).astype(np.int64) & 1, 1.0 - v, v)
+    return np.where((uniform * JOINT.branch).astype(np.int64) & 1, 1.0 - v, v)
 
 
 def fit_joint(
@@ -439,20 +454,20 @@ def fit_joint(
     likelihood of the process that completes them decides.
     """
     n, dim = data.periodic.shape
-    most = min(n, _CHOICE, _CHOICE_NUMBERS // dim) // data.n_shifts
+    most = min(n, limits.CHOICE_POINTS, limits.CHOICE_NUMBERS // dim) // data.n_shifts
     some = data.n_shifts << (most.bit_length() - 1)
     few = data.first(some)
     groups = [(data.dim, written[0]), (dim - data.dim, written[1])]
     scales = scale_of(data.values)
     scores = choose_scores(few.values / scales, few.uniform, groups, few.weights)
     table, sparse = ScoreTable(data.uniform, scores), ScoreTable(few.uniform, scores)
-    most = min(some // _POINTS_PER_TERM, _MOST_TERMS) if trend else 1
+    most = min(some // JOINT.points_per_term, JOINT.most_terms) if trend else 1
     outputs = []
     for column, scale in zip((data.values / scales).T, scales, strict=True):
         path = grow_polynomial(column[:some], sparse, few.weights, max_terms=most)
         best: tuple[float, PolynomialFit, PeriodicKernel | None] | None = None
         for fit in path if len(path) < 2 else (path[0], path[-1]):
-            # Residuals of rounding and nothing else.
+            # Residuals are rounding errors.
             if np.mean(fit.residuals**2) <= 1e-24 * np.mean(column[:some] ** 2):
                 best = -np.inf, fit, None
                 break
@@ -485,7 +500,7 @@ def _completed(
     kernel: PeriodicKernel | None,
 ) -> _Output:
     """Coefficients of the terms, and the process conditioned on the residuals, of scaled values."""
-    enough = min(values.size, _ENOUGH)
+    enough = min(values.size, limits.FITTED_POINTS)
     fit = fit_terms(values[:enough], table.first(enough), terms, data.weights[:enough])
     positive = bool(values.min() >= 0) and data.positive
     if kernel is None:

@@ -136,7 +136,7 @@ class LevelMean:
         return cls(lattices, replace(model, most_sketched=len(values)))
 
     def at(self, lattices: Lattices) -> LevelMean:
-        """The same terms and kernels at other points."""
+        """Level with the same terms and kernels at other points."""
         points = lattices.leading(self.lattices.dim)
         none = np.zeros((points.shifts.shape[0] * points.size, len(self.model.outputs)))
         return LevelMean(points, self.model.of_data(points.data(self.model.dim, none)))

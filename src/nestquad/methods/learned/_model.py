@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nestquad import limits
 from nestquad._scale import scale_of
 from nestquad._typing import Array, Indices
 from nestquad.clock import tick
@@ -29,7 +30,7 @@ class DenseSet:
 class Paths:
     """Posterior errors of a model, and its changes when a group of points is deleted.
 
-    The observed changes, beside the size that the posterior gives to them, calibrate the errors
+    The observed changes, relative to those that the posterior expects, calibrate the errors
     (delete-a-group jackknife: Kott 2001, The delete-a-group jackknife).
 
     Attributes
@@ -39,8 +40,8 @@ class Paths:
     observed
         Ĵ without group r, less Ĵ: (R, M, p).
     expected
-        Posterior draws (R, K', M, p) of these changes: their mean square over groups is what
-        counts, so that K' = `n_expected` are enough.
+        Posterior draws (R, K', M, p) of these changes. Only their mean square over groups
+        enters, so that K' = `n_expected` are enough.
     shared
         Draws (K, M, p) of an error that all groups share, such as truncation of a series, which no
         deletion shows; None if there is none.
@@ -53,14 +54,14 @@ class Paths:
 
 
 def n_expected(n_paths: int) -> int:
-    """Number of draws of the change by each deleted group, beside n paths."""
+    """Number of draws of the change by each deleted group, for n paths."""
     return max(n_paths // 4, min(n_paths, 4))
 
 
 class ModelOfJ(ABC):
     """A model of J(θ) = E[g | θ], learned from evaluations of g.
 
-    Beside its methods, a model has these attributes.
+    A model has these attributes as well.
 
     Attributes
     ----------
@@ -165,7 +166,7 @@ class ModelOfJ(ABC):
         size, periodization = 1 << log2_size, periodization_for(self.dim)
         if self.dim == 1:
             # Two jumps of f may be a multiple of the step apart, and the error of all grids with
-            # that step is then the same. So each grid has a step of its own.
+            # that step is then the same. So the steps of grids differ.
             sizes = size + np.arange(n)
             shifts = stream.generator().random(n)
             grids = [(np.arange(m) + s) / m % 1.0 for m, s in zip(sizes, shifts, strict=True)]
@@ -182,25 +183,21 @@ class ModelOfJ(ABC):
             yield DenseSet(u, weights, self.mean(u), owner[start : start + (1 << 15)])
 
 
-# Rows of ĝ at a time: a limit of memory.
-_ROWS = 4096
-
-
 def control_at(model: ModelOfJ, uniform: Array, inner: Array, *, cautious: bool = False) -> Array:
     """ĝ (n, m, p) at n θ with m x each: uniforms (n, d_θ) and (n, m, d_x)."""
     n, m, dim = inner.shape
-    # All x of a θ follow each other: models compute what depends on θ alone once.
+    # All x of a θ follow each other: models compute functions of θ alone once.
     theta, x = np.repeat(uniform, m, axis=0), inner.reshape(n * m, dim)
     blocks: list[Array] = []
-    for start in range(0, n * m, _ROWS):
+    for start in range(0, n * m, limits.PREDICTED_POINTS):
         tick()
-        rows = slice(start, start + _ROWS)
+        rows = slice(start, start + limits.PREDICTED_POINTS)
         blocks.append(model.at(theta[rows], x[rows], cautious=cautious))
     return np.concatenate(blocks).reshape(n, m, -1)
 
 
 def periodization_for(dim: int) -> Periodization:
-    """Default periodization for that many coordinates.
+    """Default periodization by the number of coordinates.
 
     The smoother maps have a density that vanishes at the ends of each coordinate; in many
     coordinates it is all peak.

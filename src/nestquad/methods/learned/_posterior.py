@@ -61,6 +61,11 @@ class PosteriorSettings:
     decisive
         Standard deviations of a bias beyond which it corrects the answer, a usual level of evidence
         (docs/ablation.md has the bias in full).
+    reach
+        Normal scores up to which errors are averaged in cells of unit width: a bias varies on the
+        scale of 1, and errors of opposite sign within a cell cancel in any functional.
+    factors
+        Bounds of squared factors: rounding errors, and a model that explains nothing.
     n_scatters
         Draws of the discrepancy for the change of f by the unknown shape of ε.
     visible
@@ -79,6 +84,8 @@ class PosteriorSettings:
     bias_claim: float = 0.25
     bias_width: float = 0.5
     decisive: float = 3.0
+    reach: float = 2.0
+    factors: tuple[float, float] = (1e-12, 1e6)
     n_scatters: int = 16
     visible: float = 0.1
     calibrated: bool = True
@@ -88,11 +95,6 @@ class PosteriorSettings:
 
 
 DEFAULT = PosteriorSettings()
-# Cells of normal scores over which errors are averaged reach that far: a bias varies on the scale
-# of 1, and errors of opposite sign within a cell cancel in any functional.
-_REACH = 2.0
-# Bounds of squared factors: between rounding errors and a model that knows nothing.
-_FACTORS = (1e-12, 1e6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +106,7 @@ class FunctionalDraws:
     values
         Draws (K, k) less the value at Ĵ.
     correction
-        Their center (k,), where pairs leave no doubt about the bias of Ĵ; zero elsewhere.
+        Their center (k,), where the bias of Ĵ by pairs is decisive; zero elsewhere.
     rate
         Power of n at which they narrow.
     """
@@ -169,7 +171,9 @@ class Profile:
         With `relative`, of errors of log Ĵ, at places of log Ĵ.
         """
         score = Scores.of(j, weights)(j)
-        cell = np.unique(np.clip(np.round(score), -_REACH, _REACH), return_inverse=True)[1]
+        cell = np.unique(
+            np.clip(np.round(score), -DEFAULT.reach, DEFAULT.reach), return_inverse=True
+        )[1]
         total = np.bincount(cell, weights)
 
         def averaged(errors: Array) -> Array:
@@ -182,7 +186,7 @@ class Profile:
             observed, expected = averaged(paths.observed), averaged(paths.expected)
             known = float(np.mean(expected**2))
             ratio = float(np.mean(observed**2)) / known if known > 0 else 1.0
-            claimed = claimed * float(np.clip(ratio, *_FACTORS))
+            claimed = claimed * float(np.clip(ratio, *DEFAULT.factors))
         if paths.shared is not None:
             claimed = claimed + np.mean(averaged(paths.shared) ** 2, axis=0)
         return cls(places, claimed)
@@ -230,7 +234,7 @@ class PathEffects:
         known = (expected > 0) & np.isfinite(expected + squares)
         ratio = np.where(known, squares, 1.0) / np.where(known, expected, 1.0)
         dof = groups - 1.0 + self.settings.prior_dof
-        scale = np.clip(ratio, *_FACTORS) ** ((groups - 1.0) / dof)
+        scale = np.clip(ratio, *DEFAULT.factors) ** ((groups - 1.0) / dof)
         # Deleting a group adds the expected variance of the change to that of the functional.
         variance, more = float(np.mean(effects**2)), float(expected.mean()) / groups
         growth = np.log1p(more / variance) if variance > 0 else 1.0
@@ -264,7 +268,7 @@ def _pointwise_factor(paths: Paths) -> Array:
     expected = np.mean(paths.expected**2, axis=(0, 1, 2))
     known = expected > 0
     ratio = np.where(known, observed / np.where(known, expected, 1.0), 1.0)
-    return np.asarray(np.clip(ratio, *_FACTORS))
+    return np.asarray(np.clip(ratio, *DEFAULT.factors))
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtri
@@ -24,9 +24,6 @@ from nestquad.gp import (
 )
 from nestquad.methods.learned._inner_means import InnerMeans
 from nestquad.methods.learned._model import DenseSet, ModelOfJ, Paths, n_expected, sketch_points
-
-# Groups of θ that are deleted in turn.
-_GROUPS = 4
 
 
 def scores_of(law: Law, uniform: Array) -> Array:
@@ -63,13 +60,16 @@ class SurrogateModel(ModelOfJ):
     means
         J at the design points, from all, half and a quarter of the inner points.
     surrogate, sceptic
-        The process that predicts left-out points best, and the best rough one, which doubts what
-        smoothness promises.
+        The process that predicts left-out points best, and the best rough one, whose variance does
+        not rest on smoothness.
     plausible
         Whether f(Ĵ) stays near the values that were seen. If not, Ĵ is kept within the range of J.
     n_tried, search
         How many kinds were compared, and where the next search starts.
     """
+
+    groups: ClassVar[int] = 4
+    """Number of groups that are deleted in turn; a lattice has at least that number of shifts."""
 
     law: Law
     uniform: Array
@@ -117,7 +117,7 @@ class SurrogateModel(ModelOfJ):
         """Standard deviation of the process and of the inner stage.
 
         Errors of single points are in the nugget. Their common part shows in the change of Ĵ
-        when it is learned from half as many inner points.
+        when it is learned from half of the inner points.
         """
         z = scores_of(self.law, uniform)
         outer = np.maximum(self.surrogate.sd(z), self.sceptic.sd(z))
@@ -131,7 +131,7 @@ class SurrogateModel(ModelOfJ):
     def paths(self, n_paths: int, rng: np.random.Generator) -> Paths:
         """Draws about Ĵ from the process of larger variance.
 
-        Conditioning on more points changes a posterior mean by as much as the covariance falls, so
+        Conditioning on more points changes a posterior mean by the fall of the covariance, so
         the expected change without a group has the difference of two covariances.
         """
         z, base = scores_of(self.law, self.sketch.uniform), self.sketch.j
@@ -140,13 +140,13 @@ class SurrogateModel(ModelOfJ):
         source = self.surrogate if doubts[0] >= doubts[1] else self.sceptic
         errors = source.paths(z, n_paths, rng) - source.mean(z)
         shared = self._inner_errors(z, n_paths, rng)
-        group = np.arange(self.n_points) % _GROUPS
+        group = np.arange(self.n_points) % self.groups
         least = max(8, 2 + self.surrogate.kind.trend.size(z.shape[1]))
-        if self.n_points - (self.n_points + _GROUPS - 1) // _GROUPS < least:
+        if self.n_points - (self.n_points + self.groups - 1) // self.groups < least:
             none = np.zeros((0, *base.shape))
             return Paths(errors, none, np.zeros((0, n_paths, *base.shape)), shared)
         observed, expected, few = [], [], n_expected(n_paths)
-        for number in range(_GROUPS):
+        for number in range(self.groups):
             rows = group == number
             fewer = self.surrogate.restricted(~rows)
             observed.append(fewer.mean(z) - self.surrogate.mean(z))
@@ -156,7 +156,7 @@ class SurrogateModel(ModelOfJ):
     def _inner_errors(self, z: Array, n_paths: int, rng: np.random.Generator) -> Array:
         """Errors (K, M, p) that all θ have in common, from halving the inner points."""
         changes = self._inner_changes(z)
-        if not changes:  # log J of fewer inner points is not defined: nothing is certain
+        if not changes:  # log J of fewer inner points is not defined: the error is that of J itself
             changes = [self.sketch.j]
         largest = max(changes, key=lambda change: float(np.mean(change**2)))
         return np.asarray(rng.standard_normal((n_paths, 1, 1)) * largest)
@@ -170,7 +170,7 @@ class SurrogateModel(ModelOfJ):
     def expected_rms(self) -> Array:
         """Root mean square of the noise of g after control variates, and of the error of Ĵ.
 
-        Errors are those at the θ of the sketch: at those of the design they are smaller.
+        Errors are taken at the θ of the sketch: at the design they are smaller.
         """
         deviations = self.sd(self.sketch.uniform)
         scale = scale_of(deviations)
@@ -272,7 +272,7 @@ def fit_surrogate_model(
 
 
 def _family(kind: SurrogateKind) -> tuple[object, ...]:
-    """A kind whatever its trend."""
+    """Kind, with any trend."""
     return kind.shape, kind.additive, kind.logarithm
 
 
@@ -325,9 +325,9 @@ class _Candidates:
         return bool(((dense >= low - margin) & (dense <= high + margin)).all())
 
     def best(self, **wanted: object) -> Surrogate | None:
-        """The one of highest density among those with the wanted properties.
+        """Surrogate of highest density among the kinds with the wanted properties.
 
-        A kind whose errors of f at left-out points are three times those of another is unsound.
+        A kind is unsound if its errors of f at left-out points are three times the smallest.
         """
         smallest = min((error for _, error, _ in self.found.values()), default=np.inf)
         sound = [

@@ -9,13 +9,14 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import ndtri
 
+from nestquad import limits
 from nestquad._typing import Array
 from nestquad.accuracy import propagated
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError, call_f, outer_points
 from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned._base import Fit, Learned, LearnedMethod
-from nestquad.methods.learned._inner_means import MOST_KERNEL_NODES, inner_means
+from nestquad.methods.learned._inner_means import inner_means
 from nestquad.methods.learned._surrogate_model import (
     Search,
     SurrogateModel,
@@ -27,16 +28,13 @@ from nestquad.problem import NestedExpectation
 
 __all__ = ["CKQ"]
 
-# More design points than this make the surrogate slower than most g.
-_MOST_OUTER = 256
-
 
 @dataclass(frozen=True)
 class CKQ(LearnedMethod[SurrogateModel]):
     """Conditional kernel quadrature with a dense outer average.
 
     J is smooth even where f has kinks or jumps. So J is estimated well at a few θ, a Gaussian
-    process with nugget learns it over all θ, and f(Ĵ) is averaged over as many θ as one likes,
+    process with nugget learns it over all θ, and f(Ĵ) is averaged over any number of θ,
     which costs no evaluation of g.
 
     Parameters
@@ -122,7 +120,7 @@ class CKQ(LearnedMethod[SurrogateModel]):
         if self.n_outer is not None:
             return grid.n_outer, n // grid.n_outer
         if self.n_inner is not None:
-            return max(grid.n_outer, min(n // grid.n_inner, _MOST_OUTER)), grid.n_inner
+            return max(grid.n_outer, min(n // grid.n_inner, limits.SURROGATE_POINTS)), grid.n_inner
         kernel = state.model.means.by_kernel
         factors = ((1, 2), (2, 1)) if n < 4 * grid.span.size else ((1, 8), (2, 4), (4, 2), (8, 1))
         forecast = _Forecast(problem, grid, state)
@@ -131,12 +129,12 @@ class CKQ(LearnedMethod[SurrogateModel]):
             n_inner = grid.n_inner * inner
             if kernel and outer == 1:
                 n_inner = n // grid.n_outer  # weights make up for uneven points
-            if kernel and n_inner > MOST_KERNEL_NODES:
+            if kernel and n_inner > limits.INNER_NODES:
                 continue
             n_outer = n // n_inner
-            if grid.n_outer <= n_outer <= _MOST_OUTER:
+            if grid.n_outer <= n_outer <= limits.SURROGATE_POINTS:
                 return n_outer, n_inner
-        n_outer = min(max(grid.n_outer, n // grid.n_inner), _MOST_OUTER)
+        n_outer = min(max(grid.n_outer, n // grid.n_inner), limits.SURROGATE_POINTS)
         return n_outer, n // n_outer
 
     def fit(
@@ -185,14 +183,14 @@ class _Forecast:
     state: Learned[SurrogateModel]
 
     def error(self, outer: int, inner: int) -> float:
-        """With `outer` times as many θ and `inner` times as many x; more θ also cost time."""
+        """Error with T times `outer` and N times `inner`; more θ also cost time."""
         model, parts = self.state.model, self.state.parts
         if not model.plausible:  # a surrogate needs better values first
             return float(outer)
         shrink = 2.0**-model.means.expected_rate
         noisier = self._variance(1, shrink**-2)
         less = shrink ** (2 * np.log2(inner))
-        # Half as many inner points also have more noise; only the rest of the change is bias.
+        # Half of the inner points also have more noise; only the rest of the change is bias.
         bias = max(self._inner_change() ** 2 - noisier, 0.0)
         # No design lowers the error of the dense average.
         total = self._variance(outer, less) + less * bias
@@ -216,7 +214,7 @@ class _Forecast:
         model = self.state.model
         design: Array | None = None
         n_outer = outer * self.grid.n_outer
-        if outer > 1 and n_outer <= _MOST_OUTER:
+        if outer > 1 and n_outer <= limits.SURROGATE_POINTS:
             points = outer_points(self.problem, replace(self.grid, n_outer=n_outer), 0, n_outer)
             assert points.uniform is not None
             design = scores_of(model.law, points.uniform)

@@ -20,10 +20,6 @@ from nestquad.problem import NestedExpectation
 
 __all__ = ["JointLattice"]
 
-# Fewest random shifts of the lattice, by whose deletion errors are calibrated; one less than twice
-# as many are used where that comes closer to the number of points asked for.
-_SHIFTS = 4
-
 
 @dataclass(frozen=True)
 class JointLattice(LearnedMethod[ModelOfJ]):
@@ -62,6 +58,9 @@ class JointLattice(LearnedMethod[ModelOfJ]):
     name: ClassVar[str] = "joint"
     fewest: ClassVar[int] = 16
     n_inner: ClassVar[int] = 1
+    shifts: ClassVar[int] = 4
+    """Fewest random shifts, by whose deletion errors are calibrated; one less than twice that
+    number where the number of points comes closer to the request."""
 
     n_outer: int | None = None
     periodization: Periodization | Literal["auto"] = "auto"
@@ -158,8 +157,8 @@ class JointLattice(LearnedMethod[ModelOfJ]):
 
 def _split(n: int) -> tuple[int, int]:
     """Numbers of shifts and of points of each, a power of two, whose product is at most n."""
-    size = 1 << max((n // _SHIFTS).bit_length() - 1, 0)
-    return max(n // size, _SHIFTS), size
+    size = 1 << max((n // JointLattice.shifts).bit_length() - 1, 0)
+    return max(n // size, JointLattice.shifts), size
 
 
 def _points(n_shifts: int, size: int) -> int:

@@ -39,9 +39,6 @@ from nestquad.regression import (
 
 __all__ = ["LSMC", "RegressionModel"]
 
-# Groups of consecutive points that are deleted in turn, as many as a lattice has shifts.
-_GROUPS = 4
-
 
 @dataclass(frozen=True, eq=False)
 class RegressionModel(ModelOfJ):
@@ -65,6 +62,9 @@ class RegressionModel(ModelOfJ):
     signed
         Whether f takes J below the values of g, see `near_values`.
     """
+
+    groups: ClassVar[int] = 4
+    """Number of groups that are deleted in turn; a lattice has at least that number of shifts."""
 
     regressions: tuple[Regression, ...]
     uniform: Array
@@ -148,7 +148,7 @@ class RegressionModel(ModelOfJ):
     def _groups(self) -> list[NDArray[np.bool_]]:
         """Rows (n,) of each group."""
         index = np.arange(self.n_points)
-        n = self.interleaved or _GROUPS
+        n = self.interleaved or self.groups
         number = index % n if self.interleaved else index * n // self.n_points
         return [number == group for group in range(n)]
 
