@@ -26,12 +26,10 @@ from studies.runner.collect import in_processes, say
 DEVICES: dict[str, dict[str, Any]] = {
     "nothing": {},
     "calibration by groups": {"calibrated": False},
-    "prior of the calibration": {"prior_dof": 0.0},
     "discrepancy": {"discrepant": False},
     "shape of the discrepancy": {"shaped": False},
     "Student's factor": {"student": False},
-    "random sign of biases": {"decisive": 0.0},
-    "step at jumps of f": {"visible": 0.0},
+    "correction by the bias": {"biased": False},
     "unseen values of g": {},
     "events of f that few points reach": {},
 }

@@ -82,7 +82,7 @@ def test_positive_is_refused_where_j_is_not():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"n_outer": 3}, {"n_inner": 1}, {"inflation": 0.5}, {"n_outer": 2.5}, {"noise": "none"}]
+    "bad", [{"n_outer": 3}, {"n_inner": 1}, {"inflation": 0.5}, {"n_outer": 2.5}]
 )
 def test_bad_settings(bad):
     with pytest.raises(nq.InputError, match=next(iter(bad))):

@@ -15,9 +15,9 @@ from nestquad.methods.learned._discrepancy import Scores
 from nestquad.methods.learned._evidence import Check, LearnedDesign, check_grid
 from nestquad.methods.learned._model import DenseSet, ModelOfJ, Paths, sketch_points
 from nestquad.methods.learned._posterior import (
-    Discrepancies,
     PathEffects,
     Posterior,
+    shape_errors,
     student_factor,
 )
 from nestquad.points import Stream
@@ -185,44 +185,43 @@ def test_a_bias_is_known_as_well_as_its_pairs_show():
     assert 0.5 * 0.5 / np.sqrt(2048) < b.mean(axis=1).std() < 3.0 * 0.5 / np.sqrt(2048)
 
 
+def shape_size(f, base, sd, smooth):
+    """Error of E f(J) by the shape of J − Ĵ, of standard deviation sd, and an exponential one."""
+    rng = np.random.default_rng(1)
+    share = np.full(len(base), 1.0 / len(base))
+    normal = base + sd * rng.standard_normal(base.shape)
+    skewed = base + sd * (rng.standard_exponential(base.shape) - 1.0)
+    (error,) = shape_errors(f(normal), f(base), f(base), share, smooth=smooth)
+    return error, abs(f(skewed).mean() - f(normal).mean())
+
+
 def test_the_unknown_shape_of_the_discrepancy_counts():
     """Ĵ is standard normal, and J − Ĵ has variance 1/4: normal, or exponential less its mean.
 
     Pairs cannot tell which of the two holds; E max(J − c, 0) differs by two deviations at most.
     """
-    rng = np.random.default_rng(0)
-    base = rng.standard_normal((16, 20_000, 1))
-    normal = base + 0.5 * rng.standard_normal(base.shape)
-    skewed = base + 0.5 * (rng.standard_exponential(base.shape) - 1.0)
-
-    def scatter(j, b):
-        return np.abs(excess(j) - excess(b)).mean(axis=0)
-
-    share = 0.25 / 1.25
-    (sd,) = Discrepancies(base, normal, np.full(16, share)).shape_errors(scatter, 16)
-    assert sd == pytest.approx(share * np.abs(excess(normal) - excess(base)).mean(), rel=1e-6)
-    change = abs(excess(skewed).mean() - excess(normal).mean())
-    assert 0.1 * sd < change < 2.0 * sd
-    (none,) = Discrepancies(base, normal, np.zeros(16)).shape_errors(scatter, 16)
-    assert none == 0.0
+    base = np.random.default_rng(0).standard_normal((200_000, 1))
+    sd, change = shape_size(excess, base, 0.5, smooth=False)
+    assert 0.05 * sd < change < 2.0 * sd
+    assert shape_size(excess, base, 0.0, smooth=False)[0] == 0.0
+    # An output on which f hardly depends is not known at all, and does not matter.
+    both = np.concatenate([base, 1e-9 * base], axis=1)
+    moved = both + [0.05, 1.0] * np.random.default_rng(1).standard_normal(both.shape)
+    share = np.full(len(base), 1.0 / len(base))
+    f = [excess(j[:, :1] + 1e-9 * j[:, 1:]) for j in (moved, both, both)]
+    assert shape_errors(*f, share, smooth=False)[0] < 0.02 * excess(base).mean()
 
 
-@pytest.mark.parametrize(("f", "power"), [(square, 1.0), (excess, 0.5), (exceeds, 0.0)])
-def test_the_error_by_the_shape_falls_with_the_order_of_smoothness(f, power):
-    """From v to v/100, E f(Ĵ + √v ε) changes with the shape of ε as v^{½ + power} at most."""
-    rng = np.random.default_rng(0)
-    base = rng.standard_normal((2, 200_000, 1)) + LIMIT
-    shape = rng.standard_exponential(base.shape) - 1.0
-
-    def sizes(sd):
-        normal, skewed = base + sd * rng.standard_normal(base.shape), base + sd * shape
-        drawn = Discrepancies(base, normal, np.full(2, sd**2 / (1.0 + sd**2)))
-        (error,) = drawn.shape_errors(lambda j, b: np.abs(f(j) - f(b)).mean(axis=0), 2, power)
-        return error, abs(f(skewed).mean() - f(normal).mean())
-
-    (large, change), (small, _) = sizes(0.5), sizes(0.05)
+# From v to v/100 the bound falls as v^{1/2} times the share of the variance of f to its power; that
+# share is of the order of v, or of v^{1/2} at a jump.
+@pytest.mark.parametrize(
+    ("f", "smooth", "power"), [(square, True, 1.0), (excess, False, 0.5), (exceeds, False, 0.25)]
+)
+def test_the_error_by_the_shape_falls_with_the_order_of_smoothness(f, smooth, power):
+    base = np.random.default_rng(0).standard_normal((400_000, 1)) + LIMIT
+    (large, change), (small, _) = (shape_size(f, base, sd, smooth) for sd in (0.2, 0.02))
     assert change < 2.0 * large
-    assert small / large == pytest.approx(10.0 ** -(1.0 + 2.0 * power), rel=0.4)
+    assert small / large == pytest.approx(10.0 ** -(1.0 + 2.0 * power), rel=0.5)
 
 
 class Evidence3(Hand):
@@ -270,14 +269,13 @@ def test_student_factors_are_ratios_of_quantiles():
 
 @pytest.mark.parametrize("deleted", [0.001, 0.01, 0.1])
 def test_deleted_groups_calibrate_the_paths(deleted):
-    """Draws without pairs have the size of the observed changes, beside a prior of one group."""
+    """Draws without pairs have the size of the observed changes, whatever the model claims."""
     sizes = [
         draws_of(square, Hand(claimed=0.01, deleted=deleted), seed, check=False).std()
         for seed in range(20)
     ]
     # E (Ĵ + e)² changes by 2 E[Ĵ e] = 2 (b e₁ + c e₂), e of variance deleted²/2 each.
-    # Four groups and a prior observation of κ = 1: the ratio counts with the power ¾.
-    exact = 2.0 * deleted**0.75 * 0.01**0.25 * np.sqrt((1.0 + 0.25) / 2.0)
+    exact = 2.0 * deleted * np.sqrt((1.0 + 0.25) / 2.0)
     # Four groups know a logarithm of a variance to about 0.7.
     assert 0.4 * exact < np.median(sizes) < 2.5 * exact
 

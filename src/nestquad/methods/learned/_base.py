@@ -30,6 +30,7 @@ from nestquad.methods.learned._posterior import (
     FunctionalDraws,
     PathEffects,
     Posterior,
+    shape_errors,
 )
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
@@ -338,36 +339,25 @@ def _answer(
     `calibrations` keeps calibrations, which do not depend on the check, for the next turn.
     """
     base, rng = model.sketch, average.stream.child(5).generator()
-    plain_f, base_share = average.f(base.j), base.weights / base.weights.sum()
+    plain_f, share = average.f(base.j), base.weights / base.weights.sum()
     plain = finite_average(plain_f, base.weights)
 
     def functional(j: Array) -> Array:
         """The answers (k,) for J (M, p) at the sketch."""
         return average.final(finite_average(average.f(j), base.weights))
 
-    def shape_errors(j: Array, other: Array) -> Array:
-        """Errors (k,) by the unknown shape of J given Ĵ, carried through combine.
-
-        The mean absolute change of f, of the order of v^{1/2}, bounds the change of its mean. The
-        shape of J given Ĵ changes that by the order of v^{3/2} if f is smooth (skewness times the
-        third derivative), v at a kink, and v^{1/2} at a jump. The share of the variance of f, of
-        the order of v or, at a jump, v^{1/2}, counts with a power of 1, 1/2 and 1/2. At a jump, a
-        power of zero would be right, and makes intervals wider that cover no more often.
-        """
-        first, second = average.f(j), average.f(other)
-        change = np.nan_to_num(np.abs(first - second))
-        scatter, variance = base_share @ change**2, base_share @ np.nan_to_num(plain_f - plain) ** 2
-        share = scatter / np.maximum(scatter + variance, np.finfo(float).tiny)
-        errors = (base_share @ change) * share ** (1.0 if order == 2 else 0.5)
+    def by_shape(j: Array, other: Array) -> Array:
+        """Errors (k,) by the unknown shape of J given Ĵ, carried through combine."""
+        errors = shape_errors(average.f(j), average.f(other), plain_f, share, smooth=order == 2)
         directions = floor_directions(average.problem, plain, errors)
         return np.asarray(np.sqrt((directions**2).sum(axis=1)))
 
     order = order_near(average.problem, average.argument(base.j))
     if model not in calibrations:
-        effects = PathEffects(model, functional, order == 0, _posterior.DEFAULT)
+        effects = PathEffects(model, functional, _posterior.DEFAULT)
         calibrations[model] = effects.calibration(average.stream.child(9).generator())
     posterior = Posterior(model, check, rng, _posterior.DEFAULT)
-    drawn = posterior.draws(functional, calibrations[model], shape_errors)
+    drawn = posterior.draws(functional, calibrations[model], by_shape)
     by_replicate = average.of(model, drawn.sd)
     answers = by_replicate.mean(axis=0)
     others = {

@@ -8,11 +8,11 @@ no point of the fit has seen. A draw is
     J_k = Ĵ + b_k(Ĵ) + √v_k(Ĵ) ε_k + κ_k e_k,
 
 and a functional F has draws F(Ĵ + b_k + √v_k ε_k) + κ_k ½ [F(Ĵ + e_k) − F(Ĵ − e_k)]. Only the odd
-part of a path counts: that f(Ĵ) is biased because J scatters about Ĵ is learned from pairs. Their
-changes of F enter with a random sign, so that draws are centered at F(Ĵ). A bias beyond three of
-its standard deviations moves the center. Pairs show the variance v, not the shape of ε: a part of
-the mean absolute change of f, which depends on its share of the variance of f and on the smoothness
-of f, counts as an error of F.
+part of a path counts: that f(Ĵ) is biased because J scatters about Ĵ is learned from pairs. The
+mean change of F by b corrects the answer. The change by v enters with a random sign: scatter of J
+about Ĵ and scatter of Ĵ about J have opposite effects. Pairs show the variance v, not the shape of
+ε: a part of the mean absolute change of f, which depends on its share of the variance of f and on
+the smoothness of f, counts as an error of F.
 """
 
 from __future__ import annotations
@@ -49,18 +49,12 @@ class PosteriorSettings:
     n_draws
         Draws of a functional, each a path, a discrepancy and a calibration factor: the 97.5 %
         quantile is then known to 5 % of a standard deviation.
-    prior_dof
-        Weight of the prior κ = 1, as a number of degrees of freedom: groups of a kinked g may agree
-        by accident (docs/ablation.md).
     ungrouped_dof
         Degrees of freedom of κ² where there are too few points for groups.
     bias_claim, bias_width
         Prior of the bias b: its variance over that of the calibrated paths, which count already,
         and the scale of the Laplace prior of log(bias / claimed bias). A quarter and a half made
         intervals a fifth narrower at the same coverage (219 runs of even seeds).
-    decisive
-        Standard deviations of a bias beyond which it corrects the answer, a usual level of evidence
-        (docs/ablation.md has the bias in full).
     reach
         Normal scores up to which errors are averaged in cells of unit width: a bias varies on the
         scale of 1, and errors of opposite sign within a cell cancel in any functional.
@@ -68,28 +62,23 @@ class PosteriorSettings:
         Bounds of squared factors: rounding errors, and a model that explains nothing.
     n_scatters
         Draws of the discrepancy for the change of f by the unknown shape of ε.
-    visible
-        Step for an f with jumps, as a share of the standard deviation of J: smaller errors carry
-        none of the θ of a sketch across a jump (``tests/methods/test_auto.py``).
-    calibrated, discrepant, shaped, student
-        Switches of the devices, for ablation: the factor κ, the discrepancy, its unknown shape,
-        and Student's factor of pairs.
+    calibrated, discrepant, biased, shaped, student
+        Switches of the devices, for ablation: the factor κ, the discrepancy, the correction by its
+        mean, its unknown shape, and Student's factor of pairs.
     """
 
     n_paths: int = 32
     n_discrepancies: int = 64
     n_draws: int = 1024
-    prior_dof: float = 1.0
     ungrouped_dof: float = 4.0
     bias_claim: float = 0.25
     bias_width: float = 0.5
-    decisive: float = 3.0
     reach: float = 2.0
     factors: tuple[float, float] = (1e-12, 1e6)
     n_scatters: int = 16
-    visible: float = 0.1
     calibrated: bool = True
     discrepant: bool = True
+    biased: bool = True
     shaped: bool = True
     student: bool = True
 
@@ -106,7 +95,7 @@ class FunctionalDraws:
     values
         Draws (K, k) less the value at Ĵ.
     correction
-        Their center (k,), where the bias of Ĵ by pairs is decisive; zero elsewhere.
+        Their center (k,), the mean change by the bias of Ĵ.
     rate
         Power of n at which they narrow.
     """
@@ -197,11 +186,10 @@ class Profile:
 
 @dataclass(frozen=True, eq=False)
 class PathEffects:
-    """Effects of the errors of a model on a functional, which may have jumps."""
+    """Effects of the errors of a model on a functional."""
 
     model: ModelOfJ
     functional: Functional
-    has_jumps: bool = False
     settings: PosteriorSettings = DEFAULT
 
     def calibration(self, rng: np.random.Generator) -> Calibration:
@@ -210,8 +198,7 @@ class PathEffects:
         The mean square of the observed changes over that of the expected ones is κ² times a χ²
         variable over its degrees of freedom, one less than there are groups, as for the variance of
         a delete-a-group jackknife. Its posterior is a scaled inverse χ² law (Gelman and others
-        2013, Bayesian data analysis, section 2.6), whose scale is the ratio shrunk towards one on
-        the logarithmic scale (Efron and Morris 1975, Data analysis using Stein's estimator).
+        2013, Bayesian data analysis, section 2.6), whose scale is the ratio.
         """
         paths, base = self.model.paths(self.settings.n_paths, rng), self.model.sketch
         profiles = tuple(
@@ -233,30 +220,20 @@ class PathEffects:
         )
         known = (expected > 0) & np.isfinite(expected + squares)
         ratio = np.where(known, squares, 1.0) / np.where(known, expected, 1.0)
-        dof = groups - 1.0 + self.settings.prior_dof
-        scale = np.clip(ratio, *DEFAULT.factors) ** ((groups - 1.0) / dof)
+        scale = np.clip(ratio, *DEFAULT.factors)
         # Deleting a group adds the expected variance of the change to that of the functional.
         variance, more = float(np.mean(effects**2)), float(expected.mean()) / groups
         growth = np.log1p(more / variance) if variance > 0 else 1.0
         rate = float(np.clip(0.5 * growth / np.log(groups / (groups - 1.0)), 0.5, 3.0))
         claimed = _pointwise_factor(paths)
-        return Calibration(effects, shared, scale, dof, claimed, rate, profiles)
+        return Calibration(effects, shared, scale, groups - 1.0, claimed, rate, profiles)
 
     def _odd(self, error: Array) -> Array:
         """Odd part (k,) of the change of the functional by an error (M, p) of J."""
         base = self.model.sketch
-        step = self._step(error) if self.has_jumps else 1.0
-        sides = [self.model.bounded(base.j + s * error, base.uniform) for s in (step, -step)]
+        sides = [self.model.bounded(base.j + s * error, base.uniform) for s in (1.0, -1.0)]
         up, down = (self.functional(side) for side in sides)
-        return unknown_as_infinite((up - down) / (2.0 * step))
-
-    def _step(self, error: Array) -> float:
-        """Multiple of an error (M, p) at which jumps of f are seen."""
-        size, spread = np.median(np.abs(error), axis=0), self.model.sketch.j.std(axis=0)
-        seen = size > 0
-        if not seen.any():
-            return 1.0
-        return max(1.0, float((self.settings.visible * spread[seen] / size[seen]).min()))
+        return unknown_as_infinite(0.5 * (up - down))
 
 
 def _pointwise_factor(paths: Paths) -> Array:
@@ -308,25 +285,18 @@ class Posterior:
             drawn = self._discrepancies(known)
             center = functional(self.model.sketch.j)
             shifts = np.stack([functional(j) - center for j in drawn.discrepant])
-            correction = self._correction(functional, drawn.biased, center)
             mean = shifts.mean(axis=0)
+            if self.settings.biased:
+                correction = np.mean([functional(j) - center for j in drawn.biased], axis=0)
+                correction = np.where(np.isfinite(correction), correction, 0.0)
             shifts = mean - correction + self._by_pairs() * (shifts - mean)
             sign = rng.choice([-1.0, 1.0], size=(n, 1))
             values = values + correction + sign * shifts[rng.integers(len(shifts), size=n)]
-            # Where log J was learned, f is a logarithm as a rule, and linear in it.
             if shape is not None and self.settings.shaped and not self.model.logarithmic:
                 pairs = list(zip(drawn.discrepant, drawn.biased, strict=True))
                 errors = [shape(*pair) for pair in pairs[: self.settings.n_scatters]]
                 values = values + np.mean(errors, axis=0) * rng.standard_normal(values.shape)
         return FunctionalDraws(unknown_as_infinite(values), correction, known.rate)
-
-    def _correction(self, functional: Functional, biased: Array, center: Array) -> Array:
-        """Mean change (k,) of a functional by b where it is decisive, and zero elsewhere."""
-        changes = np.stack([functional(j) - center for j in biased])
-        mean = changes.mean(axis=0)
-        with np.errstate(invalid="ignore"):
-            known = np.abs(mean) > self.settings.decisive * changes.std(axis=0)
-        return np.where(known & np.isfinite(mean), mean, 0.0)
 
     def _by_pairs(self) -> float:
         """Student's factor of discrepancies, for the number of pairs that carry the variance."""
@@ -394,6 +364,25 @@ class Discrepancies:
 
     biased: Array
     discrepant: Array
+
+
+def shape_errors(moved: Array, biased: Array, f: Array, share: Array, *, smooth: bool) -> Array:
+    """Standard deviations (q,) of means of f by the unknown shape of J given Ĵ.
+
+    The mean absolute change of f, of the order of v^{1/2}, bounds the change of its mean. The shape
+    of J given Ĵ changes that by the order of v^{3/2} if f is smooth (skewness times the third
+    derivative), v at a kink, and v^{1/2} at a jump. The share of the variance of f, of the order of
+    v or, at a jump, v^{1/2}, counts with a power of 1, 1/2 and 1/2. At a jump a power of zero would be
+    right, and makes intervals wider that cover no more often.
+
+    Shapes
+    ------
+    f (M, q) at draws Ĵ + b + √v ε, at Ĵ + b, and at Ĵ; shares (M,) of the θ, of sum one.
+    """
+    change = np.nan_to_num(np.abs(moved - biased))
+    scatter, away = share @ change**2, np.nan_to_num(f - share @ np.nan_to_num(f))
+    part = scatter / np.maximum(scatter + share @ away**2, np.finfo(float).tiny)
+    return np.asarray((share @ change) * part ** (1.0 if smooth else 0.5))
 
 
 def unknown_as_infinite(changes: Array) -> Array:

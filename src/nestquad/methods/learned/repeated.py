@@ -135,7 +135,7 @@ def _answer(
 
     jumps = _has_jumps(cascade, base.j)
     if model not in calibrations:
-        effects = PathEffects(model, functional, jumps, _posterior.DEFAULT)
+        effects = PathEffects(model, functional, _posterior.DEFAULT)
         calibrations[model] = effects.calibration(average.stream.child(9).generator())
     drawn = Posterior(model, check, rng, _posterior.DEFAULT).draws(functional, calibrations[model])
     dense = average.of_levels(model, float(drawn.values.std(axis=0).max()))
@@ -206,7 +206,7 @@ def _cross_fitted(
     center = values.mean(axis=0)
     signs = rng.choice([-1.0, 1.0], size=(len(values), 1))
     moved_values = (1.0 - share) * center + signs * wider * (values - center)
-    return share * mean, replace(drawn, values=moved_values)
+    return share * mean, replace(drawn, values=moved_values, correction=(1.0 - share) * center)
 
 
 def _carried(directions: Array, functional: _posterior.Functional, j: Array) -> Array:
