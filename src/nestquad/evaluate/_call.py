@@ -206,16 +206,13 @@ def joined(parts: list[Array], axis: int = 0) -> Array:
 
 def _check_shape(values: Array, x: Array, theta: Array) -> None:
     shape = (theta.shape[0], x.shape[1])
-    if values.ndim not in (2, 3) or not values.size or not _broadcasts(values.shape[:2], shape):
+    fits = all(a in (1, b) for a, b in zip(values.shape, shape, strict=False))
+    if values.ndim not in (2, 3) or not values.size or not fits:
         raise EvaluationError(
             f"g returned an array of shape {values.shape} for x of shape {x.shape} and theta of "
             f"shape {theta.shape}; expected {shape} or {(*shape, 'p')}",
             advice=_INDEX_ADVICE,
         )
-
-
-def _broadcasts(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    return all(a in (1, b) for a, b in zip(given, wanted, strict=True))
 
 
 def _refuse_lost_axes(g: _G, x: Array, theta: Array, values: Array) -> None:

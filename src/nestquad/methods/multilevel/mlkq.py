@@ -226,7 +226,11 @@ class MLKQ(Method[Assembled]):
         `NKQ.as_published`; the outer λ is T^(-2s/(2s + d)), as the theorem asks.
         """
         nkq = NKQ.as_published(problem, **spaces)
-        outer = nkq.outer if isinstance(nkq.outer, KernelQuadrature) else _roughest(nkq.outer)
+        recipes = nkq.outer if isinstance(nkq.outer, tuple) else (nkq.outer,)
+        # One recipe for all answers: the least smooth.
+        outer = min(
+            recipes, key=lambda recipe: recipe.kernel.smoothness(1) if recipe.kernel else 0.0
+        )
         return cls(
             outer_points="iid", inner_points="iid", inner=nkq.inner, outer=outer, shared=False
         )
@@ -390,8 +394,3 @@ class MLKQ(Method[Assembled]):
             warnings=cancellation(self.name, **terms.sum_abs_weights),
         )
         return Turn(evaluations.design, estimate, state)
-
-
-def _roughest(recipes: tuple[KernelQuadrature, ...]) -> KernelQuadrature:
-    """One recipe for all answers: the least smooth."""
-    return min(recipes, key=lambda recipe: recipe.kernel.smoothness(1) if recipe.kernel else 0.0)
