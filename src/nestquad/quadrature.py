@@ -213,13 +213,9 @@ class KernelQuadrature:
         """Weights on prefixes of T node sets (T, N, d), whose native laws may differ."""
         if self.kernel is None:
             raise InputError("kernel", "None", "a tuned recipe", "Call tuned(groups) first.")
+        law, ridge = self.law(nodes.shape[-1], native), self.regularization
         by_set = prefix_rules(
-            self.kernel,
-            self.law(nodes.shape[-1], native),
-            nodes,
-            sizes,
-            regularization=self.regularization,
-            exact=self.exact,
+            self.kernel, law, nodes, sizes, regularization=ridge, exact=self.exact
         )
         if not self.standardize:
             return by_set
