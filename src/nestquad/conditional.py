@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nestquad import clock
-from nestquad._checks import whole
+from nestquad._checks import numbers, whole
 from nestquad._notebook import pairs
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.clock import Lateness
@@ -233,10 +233,7 @@ def conditional(
 
 
 def _as_points(name: str, given: ArrayLike, dim: int | None) -> Array:
-    try:
-        points = np.asarray(given, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InputError(name, repr(given), "numbers") from error
+    points = numbers(name, given, "numbers")
     if not np.isfinite(points).all():
         raise InputError(name, "values that are not finite", "finite numbers")
     if points.ndim not in (1, 2) or points.shape[-1] != (dim or points.shape[-1]):

@@ -116,11 +116,11 @@ class Plan:
         )
 
     def _values(self, values: Any) -> Array:
-        return matched(value_rows(values), self.ids, self._describe)
+        def describe(row: int) -> str:
+            theta, x = self._point(row)
+            return f"row {row} of the plan, theta = {theta.tolist()}, x = {x.tolist()}"
 
-    def _describe(self, row: int) -> str:
-        theta, x = self._point(row)
-        return f"row {row} of the plan, theta = {theta.tolist()}, x = {x.tolist()}"
+        return matched(value_rows(values), self.ids, describe)
 
     def _point(self, row: int) -> tuple[Array, Array]:
         for grid, span in self._parts:

@@ -213,17 +213,20 @@ class KernelQuadrature:
         """Weights on prefixes of T node sets (T, N, d), whose native laws may differ."""
         if self.kernel is None:
             raise InputError("kernel", "None", "a tuned recipe", "Call tuned(groups) first.")
+        law, ridge = self.law(nodes.shape[-1], native), self.regularization
         by_set = prefix_rules(
-            self.kernel,
-            self.law(nodes.shape[-1], native),
-            nodes,
-            sizes,
-            regularization=self.regularization,
-            exact=self.exact,
+            self.kernel, law, nodes, sizes, regularization=ridge, exact=self.exact
         )
-        return (
-            [[_standardized(r) for r in rules] for rules in by_set] if self.standardize else by_set
-        )
+        if not self.standardize:
+            return by_set
+        # Weights that act on values after subtraction of their mean: a linear rule as well.
+        return [
+            [
+                replace(r, weights=r.weights + (1.0 - r.weights.sum()) / r.weights.size)
+                for r in rules
+            ]
+            for rules in by_set
+        ]
 
 
 @dataclass(frozen=True)
@@ -237,12 +240,6 @@ class _TunedRecipe:
 
 def _likeliest(*fits: _TunedRecipe) -> list[_TunedRecipe]:
     return sorted(fits, key=lambda fit: fit.likelihood, reverse=True)
-
-
-def _standardized(rule: Rule) -> Rule:
-    """Weights that act on values after subtraction of their mean: a linear rule as well."""
-    missing = 1.0 - float(rule.weights.sum())
-    return replace(rule, weights=rule.weights + missing / rule.weights.size)
 
 
 def default_kernel(dim: int, nu: float = 1.5) -> Kernel:

@@ -309,39 +309,20 @@ class Estimate:
 
     def to_dict(self) -> dict[str, Any]:
         """All but the sample and the draws, as plain Python objects."""
-        low, high = self.interval()
+
+        def fields_of(answer: Estimate | Step, *names: str) -> dict[str, Any]:
+            return {name: plain(getattr(answer, name)) for name in names}
+
+        short = ("n_evaluations", "value", "std_error")
         return {
-            "problem": self.problem,
-            "value": plain(self.value),
-            "std_error": plain(self.std_error),
-            "interval95": [plain(low), plain(high)],
+            **fields_of(self, "problem", "value", "std_error"),
+            "interval95": plain(self.interval()),
             "dof": plain(self.dof),
             "certified": None if self.certified is None else self.certified.to_dict(),
-            "exact": plain(self.exact),
-            "n_evaluations": self.n_evaluations,
-            "n_outer": self.n_outer,
-            "n_inner": self.n_inner,
-            "method": self.method,
-            "status": self.status,
-            "seconds": self.seconds,
-            "covariance": plain(self.covariance),
-            "diagnostics": plain(dict(self.diagnostics)),
-            "trace": [
-                {
-                    "n_evaluations": s.n_evaluations,
-                    "value": plain(s.value),
-                    "std_error": plain(s.std_error),
-                }
-                for s in self.trace
-            ],
-            "candidates": {
-                name: {
-                    "n_evaluations": other.n_evaluations,
-                    "value": plain(other.value),
-                    "std_error": plain(other.std_error),
-                }
-                for name, other in self.candidates.items()
-            },
+            **fields_of(self, "exact", "n_evaluations", "n_outer", "n_inner", "method", "status"),
+            **fields_of(self, "seconds", "covariance", "diagnostics"),
+            "trace": [fields_of(step, *short) for step in self.trace],
+            "candidates": {k: fields_of(other, *short) for k, other in self.candidates.items()},
         }
 
     def to_json(self, indent: int | None = None) -> str:

@@ -128,25 +128,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _estimate(args: argparse.Namespace) -> int:
     if not any((args.budget, args.tol, args.rtol, args.max_seconds)):
-        options = "neither --budget nor --tol nor --rtol nor --max-seconds"
-        raise nq.InputError("estimate", options, "at least one of them", "For instance --tol 0.01.")
+        given = "neither --budget nor --tol nor --rtol nor --max-seconds"
+        raise nq.InputError("estimate", given, "at least one of them", "For instance --tol 0.01.")
     problem = load_expectation(args.target)
+    names = ("budget", "tol", "rtol", "method", "store", "max_seconds", "retries", "certify")
+    options: dict[str, Any] = {name: getattr(args, name) for name in names}
+    options |= {"store_check": not args.no_store_check, "progress": progress(args)}
     with pool(args) as executor:
-        est = nq.estimate(
-            problem,
-            budget=args.budget,
-            tol=args.tol,
-            rtol=args.rtol,
-            method=args.method,
-            rng=args.seed,
-            executor=executor,
-            store=args.store,
-            max_seconds=args.max_seconds,
-            retries=args.retries,
-            certify=args.certify,
-            store_check=not args.no_store_check,
-            progress=progress(args),
-        )
+        est = nq.estimate(problem, rng=args.seed, executor=executor, **options)
     print(est.to_json(indent=2) if args.json else _line(est))
     if args.report:
         wrote(args, write_report(args.report, estimate=est, command=args.line))
@@ -170,16 +159,12 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _problems(args: argparse.Namespace) -> int:
-    rows = [
-        {
-            "name": name,
-            "d_x": _inner_dim(problem),
-            "d_theta": problem.outer_law.dim,
-            "exact": plain(problem.exact),
-            "tags": list(problem.tags),
-        }
-        for name, problem in zip(nq.problems.names(), nq.problems.all(), strict=True)
-    ]
+    rows = []
+    for name in nq.problems.names():
+        problem = nq.problems.get(name)
+        sizes = {"d_x": _inner_dim(problem), "d_theta": problem.outer_law.dim}
+        exact = {"exact": plain(problem.exact), "tags": list(problem.tags)}
+        rows.append({"name": name} | sizes | exact)
     if args.json:
         print(json.dumps(rows, indent=2))
         return 0
@@ -198,21 +183,11 @@ def _demo(args: argparse.Namespace) -> int:
     print(_line(est))
     print("A tolerance alone asks for the fastest way to it, a budget for the smallest error:")
     print("\n".join(f"  {note}" for note in est.diagnostics["notes"]), end="\n\n")
-    table = nq.compare(
-        problem,
-        budget=est.n_evaluations,
-        replicates=5,
-        rng=args.seed,
-        progress=progress(args),
-    )
+    options: dict[str, Any] = {"rng": args.seed, "progress": progress(args)}
+    table = nq.compare(problem, budget=est.n_evaluations, replicates=5, **options)
     print(f"{table}\n")
-    page = write_report(
-        out / "report.html",
-        estimate=est,
-        comparison=table,
-        title="nestquad demo",
-        command=args.line,
-    )
+    shown: dict[str, Any] = {"estimate": est, "comparison": table, "command": args.line}
+    page = write_report(out / "report.html", title="nestquad demo", **shown)
     figure, (left, right) = new_axes(12.0, 4.0, columns=2)
     est.plot(left)
     table.plot(right)
@@ -246,75 +221,46 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"nestquad {nq.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
 
-    single = _command(commands, "estimate", _estimate, "estimate one problem", _ESTIMATE)
+    command = partial(_command, commands)
+    single = command("estimate", _estimate, "estimate one problem", _ESTIMATE)
     add_goal(single)
-    single.add_argument(
-        "--certify", action="store_true", help="a second interval, from fresh draws alone"
-    )
-    single.add_argument(
-        "--max-seconds", type=float, metavar="X", help="start nothing new after X s"
-    )
-    single.add_argument(
-        "--store", metavar="DIR", help="keep values of g there; the same command continues"
-    )
-    single.add_argument(
-        "--no-store-check", action="store_true", help="evaluate no stored point again"
-    )
-    single.add_argument("--workers", type=count, metavar="N", help="evaluate g in N processes")
-    single.add_argument(
-        "--retries", type=int, default=0, metavar="N", help="try again where g fails (default 0)"
-    )
+    add, flag = single.add_argument, "store_true"
+    add("--certify", action=flag, help="a second interval, from fresh draws alone")
+    add("--max-seconds", type=float, metavar="X", help="start nothing new after X s")
+    add("--store", metavar="DIR", help="keep values of g there; the same command continues")
+    add("--no-store-check", action=flag, help="evaluate no stored point again")
+    add("--workers", type=count, metavar="N", help="evaluate g in N processes")
+    tries = "try again where g fails (default 0)"
+    add("--retries", type=int, default=0, metavar="N", help=tries)
     add_output(single)
 
-    compare = _command(commands, "compare", _compare, "methods side by side", _COMPARE)
-    compare.add_argument("target", metavar="TARGET", help=TARGET)
-    compare.add_argument(
-        "--budget",
-        type=listed(count),
-        required=True,
-        metavar="N[,N...]",
-        help="evaluations of g for each run; several make a convergence table",
-    )
-    compare.add_argument(
-        "--methods", type=listed(str), metavar="A,B", help=f"default: all ({','.join(METHODS)})"
-    )
-    compare.add_argument(
-        "--replicates", type=count, default=20, metavar="R", help="runs of each (default 20)"
-    )
-    add_output(compare)
+    side_by_side = command("compare", _compare, "methods side by side", _COMPARE)
+    add = side_by_side.add_argument
+    add("target", metavar="TARGET", help=TARGET)
+    each = "evaluations of g for each run; several make a convergence table"
+    add("--budget", type=listed(count), required=True, metavar="N[,N...]", help=each)
+    every = f"default: all ({','.join(METHODS)})"
+    add("--methods", type=listed(str), metavar="A,B", help=every)
+    add("--replicates", type=count, default=20, metavar="R", help="runs of each (default 20)")
+    add_output(side_by_side)
 
-    add_plan(partial(_command, commands))
-    add_voi(partial(_command, commands))
-    add_serve(partial(_command, commands))
-    add_risk(partial(_command, commands))
-    add_design(partial(_command, commands))
-    add_sensitivity(partial(_command, commands))
-    add_certify(partial(_command, commands))
+    for add_door in (add_plan, add_voi, add_serve, add_risk, add_design):
+        add_door(command)
+    add_sensitivity(command)
+    add_certify(command)
 
-    listing = _command(
-        commands,
-        "problems",
-        _problems,
-        "the shipped problems",
-        "example:\n  nestquad problems --json\n",
-    )
-    listing.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    example = "example:\n  nestquad problems --json\n"
+    add = command("problems", _problems, "the shipped problems", example).add_argument
+    add("--json", action=flag, help="print JSON and nothing else")
 
-    demo = _command(
-        commands,
-        "demo",
-        _demo,
-        "finance to a requested accuracy, all methods, a figure and a report",
-        "example:\n  nestquad demo --out demo-output --tol 0.01\n",
-    )
-    demo.add_argument(
-        "--out", default="demo-output", metavar="DIR", help="where to write (default demo-output)"
-    )
-    demo.add_argument(
-        "--tol", type=float, default=0.02, metavar="X", help="95 %% half-width (default 0.02)"
-    )
-    demo.add_argument("--seed", type=int, default=0, metavar="S", help="default 0")
-    demo.add_argument("--no-progress", action="store_true", help="no progress bar")
+    what = "finance to a requested accuracy, all methods, a figure and a report"
+    example = "example:\n  nestquad demo --out demo-output --tol 0.01\n"
+    add = command("demo", _demo, what, example).add_argument
+    where = "where to write (default demo-output)"
+    add("--out", default="demo-output", metavar="DIR", help=where)
+    add("--tol", type=float, default=0.02, metavar="X", help="95 %% half-width (default 0.02)")
+    add("--seed", type=int, default=0, metavar="S", help="default 0")
+    add("--no-progress", action=flag, help="no progress bar")
     return parser
 
 

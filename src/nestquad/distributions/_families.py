@@ -135,7 +135,11 @@ class Normal(Law):
     ) -> None:
         if cov is None:
             loc, scale = parameters(dim, mean=mean, sd=1.0 if sd is None else sd)
-            _check_positive("sd", scale)
+            if not (scale > 0).all():
+                at = tuple(np.argwhere(~(scale > 0))[0].tolist())
+                given = f"{scale[at]:g} at index {list(at)}"
+                advice = "A constant has no kernel embedding: put it into g instead."
+                raise InputError("sd", given, "positive standard deviations", advice)
             vars(self).update(sd=scale, cov=None, chol=None)
         elif sd is not None:
             raise InputError("sd and cov", "both", "one of the two")
@@ -149,7 +153,9 @@ class Normal(Law):
 
     def _from_normal(self, z: Array) -> Array:
         if self.sd is not None:
-            return _shift_and_scale(self.loc, self.sd, z)
+            x: Array = self.sd[..., None, :] * z
+            x += self.loc[..., None, :]
+            return x
         assert self.chol is not None  # the constructor sees to it; mypy cannot
         return _correlate(self.loc, self.chol, z)
 
@@ -214,7 +220,16 @@ class LogNormal(Law):
         return self._from_normal(ndtri(u))
 
     def _from_normal(self, z: Array) -> Array:
-        return _exp(self._log._from_normal(z))
+        y = self._log._from_normal(z)
+        # The floating-point flag finds an overflow without another pass over the values.
+        with np.errstate(over="raise", under="ignore"):
+            try:
+                return np.exp(y, out=y)
+            except FloatingPointError:
+                raise NumericalError(
+                    "A log-normal value is larger than the largest float. "
+                    "Check that mean and sd are those of the logarithm."
+                ) from None
 
     def _to_uniform(self, x: Array) -> Array:
         # The smallest float instead of 0, whose logarithm no linear system can hold.
@@ -302,35 +317,6 @@ def standard_deviation(law: Normal | LogNormal) -> Array:
         assert law.sd is not None  # the law has sd or cov
         return law.sd
     return np.sqrt(np.diagonal(law.cov, axis1=-2, axis2=-1))
-
-
-def _check_positive(name: str, value: Array) -> None:
-    if not (value > 0).all():
-        at = tuple(np.argwhere(~(value > 0))[0].tolist())
-        raise InputError(
-            name,
-            f"{value[at]:g} at index {list(at)}",
-            "positive standard deviations",
-            "A constant has no kernel embedding: put it into g instead.",
-        )
-
-
-def _shift_and_scale(loc: Array, sd: Array, z: Array) -> Array:
-    x: Array = sd[..., None, :] * z
-    x += loc[..., None, :]
-    return x
-
-
-def _exp(x: Array) -> Array:
-    # The floating-point flag finds an overflow without another pass over the values.
-    with np.errstate(over="raise", under="ignore"):
-        try:
-            return np.exp(x, out=x)
-        except FloatingPointError:
-            raise NumericalError(
-                "A log-normal value is larger than the largest float. "
-                "Check that mean and sd are those of the logarithm."
-            ) from None
 
 
 # Entries of a covariance that was estimated or multiplied out carry rounding

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
@@ -107,13 +107,7 @@ def call_g(
     if not problem.vectorized:
         return _point_by_point(g, x, theta, retries)
     shape = (theta.shape[0], x.shape[1])
-    try:
-        values = _as_real("g", g(x, theta))
-    except EvaluationError:
-        raise
-    except _FAILURES as error:
-        values = _retry_halves(g, x, theta, retries, error)
-    _check_shape(values, x, theta)
+    values = _evaluate_block(g, x, theta, retries)
     if values.shape[:2] != shape:
         if problem.noisy:
             raise EvaluationError(
@@ -212,16 +206,13 @@ def joined(parts: list[Array], axis: int = 0) -> Array:
 
 def _check_shape(values: Array, x: Array, theta: Array) -> None:
     shape = (theta.shape[0], x.shape[1])
-    if values.ndim not in (2, 3) or not values.size or not _broadcasts(values.shape[:2], shape):
+    fits = all(a in (1, b) for a, b in zip(values.shape, shape, strict=False))
+    if values.ndim not in (2, 3) or not values.size or not fits:
         raise EvaluationError(
             f"g returned an array of shape {values.shape} for x of shape {x.shape} and theta of "
             f"shape {theta.shape}; expected {shape} or {(*shape, 'p')}",
             advice=_INDEX_ADVICE,
         )
-
-
-def _broadcasts(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    return all(a in (1, b) for a, b in zip(given, wanted, strict=True))
 
 
 def _refuse_lost_axes(g: _G, x: Array, theta: Array, values: Array) -> None:
@@ -297,17 +288,12 @@ def _point_by_point(g: _G, x: Array, theta: Array, retries: int) -> Array:
 def _evaluate_point(g: _G, x: Array, theta: Array, retries: int) -> Array:
     """g at one point, repeated until the value is finite, up to `retries` times."""
     for attempt in range(retries + 1):
-        try:
-            value = _as_real("g", g(x, theta))
-        except EvaluationError:
-            raise
-        except _FAILURES as error:
+        value = _attempt(g, x, theta)
+        if isinstance(value, BaseException):
             if attempt == retries:
-                raise EvaluationError(
-                    f"g raised {_last(error)}{_times(attempt)}", theta=theta, x=x
-                ) from error
-            continue
-        if np.isfinite(value).all():
+                said = f"g raised {_last(value)}{_times(attempt)}"
+                raise EvaluationError(said, theta=theta, x=x) from value
+        elif np.isfinite(value).all():
             return value
     raise EvaluationError(
         f"g returned {value}{_times(retries)}",
@@ -317,11 +303,26 @@ def _evaluate_point(g: _G, x: Array, theta: Array, retries: int) -> Array:
     )
 
 
-def _retry_halves(g: _G, x: Array, theta: Array, retries: int, failure: BaseException) -> Array:
-    """A block on which g raised, in halves, down to single points that get `retries` tries.
+def _attempt(g: _G, x: Array, theta: Array) -> Array | BaseException:
+    """g at some points, or the exception that it raised."""
+    try:
+        return _as_real("g", g(x, theta))
+    except EvaluationError:
+        raise
+    except _FAILURES as error:
+        return error
 
-    Without retries this finds the point to blame, or that there is none.
+
+def _evaluate_block(g: _G, x: Array, theta: Array, retries: int) -> Array:
+    """g at a block of x (T, N, d_x) and theta (T, 1, d_θ).
+
+    Where it raises, halves of the block, down to single points that get `retries` tries. Without
+    retries this finds the point to blame, or that there is none.
     """
+    values = _attempt(g, x, theta)
+    if not isinstance(values, BaseException):
+        _check_shape(values, x, theta)
+        return values
     x = np.broadcast_to(x, (theta.shape[0], *x.shape[1:]))
     shape = x.shape[:2]
     if shape == (1, 1):
@@ -331,20 +332,15 @@ def _retry_halves(g: _G, x: Array, theta: Array, retries: int, failure: BaseExce
         return value
     axis = int(np.argmax(shape))
     parts = []
-    for half in _halves(x, theta, axis):
-        try:
-            values = _as_real("g", g(*half))
-        except EvaluationError:
-            raise
-        except _FAILURES as error:
-            values = _retry_halves(g, *half, retries, error)
-        _check_shape(values, *half)
-        parts.append(np.broadcast_to(values, half[0].shape[:2] + values.shape[2:]))
+    for part in (slice(0, shape[axis] // 2), slice(shape[axis] // 2, None)):
+        half = (x[part], theta[part]) if axis == 0 else (x[:, part], theta)
+        again = _evaluate_block(g, *half, retries)
+        parts.append(np.broadcast_to(again, half[0].shape[:2] + again.shape[2:]))
     if not retries:
         raise EvaluationError(
-            f"g raised {_last(failure)} for x of shape {x.shape} and theta of shape {theta.shape}",
+            f"g raised {_last(values)} for x of shape {x.shape} and theta of shape {theta.shape}",
             advice="It does not fail on either half of this block. " + _INDEX_ADVICE,
-        ) from failure
+        ) from values
     return joined(parts, axis)
 
 
@@ -366,24 +362,11 @@ def _retry_points(g: _G, x: Array, theta: Array, values: Array, retries: int) ->
                 advice="Every value of g has to be a finite number.",
             )
         failed = x[rows, columns][:, None], theta[rows]
-        try:
-            block = _as_real("g", g(*failed))
-        except EvaluationError:
-            raise
-        except _FAILURES as error:
-            block = _retry_halves(g, *failed, retries - attempt - 1, error)
-        _check_shape(block, *failed)
+        block = _evaluate_block(g, *failed, retries - attempt - 1)
         block = np.broadcast_to(block, (rows.size, 1, *block.shape[2:]))
         joined([values[:1, :1], block[:1]])
         values[rows, columns] = block[:, 0]
     return values
-
-
-def _halves(x: Array, theta: Array, axis: int) -> Iterator[tuple[Array, Array]]:
-    """Both halves of a block of x (T, N, d_x) and theta (T, 1, d_θ)."""
-    half = x.shape[axis] // 2
-    for part in (slice(0, half), slice(half, None)):
-        yield (x[part], theta[part]) if axis == 0 else (x[:, part], theta)
 
 
 def _last(error: BaseException) -> str:

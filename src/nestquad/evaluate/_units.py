@@ -92,18 +92,11 @@ class Units:
             f"range: J by the exponents {exponents[0]}, f(J) by {exponents[1]}"
         )
         diagnostics["notes"] = [*diagnostics.get("notes", []), note]
-        certified = estimate.certified
-        return replace(
-            estimate,
-            value=value,
-            std_error=error,
-            covariance=covariance,
-            sample=sample,
-            draws=draws,
-            diagnostics=diagnostics,
-            candidates={name: self.natural(part) for name, part in estimate.candidates.items()},
-            certified=None if certified is None else self.natural(certified),
-        )
+        certified, candidates = estimate.certified, estimate.candidates.items()
+        changes: dict[str, Any] = {"covariance": covariance, "sample": sample, "draws": draws}
+        changes["candidates"] = {name: self.natural(part) for name, part in candidates}
+        changes["certified"] = None if certified is None else self.natural(certified)
+        return replace(estimate, value=value, std_error=error, diagnostics=diagnostics, **changes)
 
 
 @dataclass(frozen=True)

@@ -168,10 +168,8 @@ class Correlation:
         """
         r = apart / lengthscale[:, None]
         if self.additive:
-            values, step = (
-                np.zeros(r.shape[1]),
-                max(1, limits.CACHE_NUMBERS // 4 // max(r.shape[1], 1)),
-            )
+            values = np.zeros(r.shape[1])
+            step = max(1, limits.CACHE_NUMBERS // 4 // max(r.shape[1], 1))
             for rows in (r[i : i + step] for i in range(0, len(r), step)):
                 tick()
                 factor, rows[:] = self._factor_and_slope(rows)
@@ -329,13 +327,8 @@ def _most_likely(
     starts = [np.array([*np.full(dim, np.log(s)), 0.0, guess or 0.0]) for s in (1.0, 3.0)]
     if start is not None:
         starts.append(start.vector())
-    best = maximum_likelihood(
-        likelihood,
-        starts,
-        np.array(bounds),
-        n_values=likelihood.y.size,
-        most_steps=_SETTINGS.most_steps,
-    )
+    limit: dict[str, int] = {"n_values": likelihood.y.size, "most_steps": _SETTINGS.most_steps}
+    best = maximum_likelihood(likelihood, starts, np.array(bounds), **limit)
     return None if best is None else Hyperparameters.from_vector(best[0])
 
 
@@ -470,14 +463,9 @@ class GP:
         spread = float(y.std()) or self._scale[1]
         # Variances are in units of that of the values.
         ratio = (self._scale[1] / spread) ** 2
-        parameters = replace(
-            self.parameters,
-            signal=ratio * self.parameters.signal,
-            noise=ratio * self.parameters.noise,
-        )
-        return replace(
-            self, z=self.z[rows], y=y, noise_shape=self.noise_shape[rows], parameters=parameters
-        )
+        p, shape = self.parameters, self.noise_shape[rows]
+        p = replace(p, signal=ratio * p.signal, noise=ratio * p.noise)
+        return replace(self, z=self.z[rows], y=y, noise_shape=shape, parameters=p)
 
     @property
     def noise_sd(self) -> Array:
@@ -551,14 +539,8 @@ def fit_gp(
     if noise_variance is not None:
         shape, log_guess = noise_variance / spread**2, None
     few = slice(0, max(_SETTINGS.tuning_points, 2 * trend.size(dim)))
-    likelihood = RestrictedLikelihood(
-        correlation,
-        z[few],
-        ((y - y.mean()) / spread)[few],
-        trend.matrix(z[few] / _reach(z)),
-        shape[few],
-        log_guess,
-    )
+    functions, scaled = trend.matrix(z[few] / _reach(z)), ((y - y.mean()) / spread)[few]
+    likelihood = RestrictedLikelihood(correlation, z[few], scaled, functions, shape[few], log_guess)
     best = _most_likely(likelihood, start)
     if best is None:
         return None

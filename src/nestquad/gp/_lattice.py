@@ -530,13 +530,8 @@ def refine_kernel(process: LatticeProcess) -> tuple[PeriodicKernel, float]:
     kernel = process.kernel
     start = np.log(np.append(kernel.scales, kernel.nugget))
     bounds = np.array([_FIT.scale_bounds] * kernel.scales.size + [_FIT.nugget_bounds])
-    best = maximum_likelihood(
-        JointLikelihood.of(process),
-        [start],
-        bounds,
-        n_values=process.values.size,
-        most_steps=_FIT.refining_steps,
-    )
+    limit: dict[str, int] = {"n_values": process.values.size, "most_steps": _FIT.refining_steps}
+    best = maximum_likelihood(JointLikelihood.of(process), [start], bounds, **limit)
     if best is None:
         return kernel, np.inf
     parameters, value = best

@@ -174,10 +174,13 @@ def _draw_points(ax: Any, estimate: Any, variable: str, integrand: str) -> None:
     if (weights < 0).any():
         notes.append("hollow: negative")
     if j.shape != f.shape or not np.allclose(j, f):
-        if _has_other_scale(j, f):
+        # A common axis would flatten f.
+        if np.ptp(f) < 0.1 * np.ptp(np.concatenate([j.ravel(), f.ravel()])):
             notes.append("J has another scale and is left out")
         else:
-            ends += _draw_j(ax, theta, j)
+            for k in range(min(j.shape[1], MOST_ANSWERS)):
+                ax.plot(theta, j[:, k], color=SOFT, linewidth=1.2, zorder=2)
+                ends.append(End(j[-1, k], _indexed("J(θ)", k, j.shape[1]), SOFT))
     ax.set_xlabel(f"{variable}  ({'; '.join(notes)})")
     ax.set_ylabel(integrand)
     label_ends(ax, ends)
@@ -189,19 +192,6 @@ def _areas(weights: Array) -> Array:
     # Smaller points where there are many, so that they do not run into a band.
     areas: Array = np.clip(30.0 * relative, 1.0, 120.0) * min(1.0, 8.0 / np.sqrt(len(size)))
     return areas
-
-
-def _has_other_scale(j: Array, f: Array) -> bool:
-    """Whether a common axis would flatten f."""
-    return bool(np.ptp(f) < 0.1 * np.ptp(np.concatenate([j.ravel(), f.ravel()])))
-
-
-def _draw_j(ax: Any, theta: Array, j: Array) -> list[End]:
-    ends = []
-    for k in range(min(j.shape[1], MOST_ANSWERS)):
-        ax.plot(theta, j[:, k], color=SOFT, linewidth=1.2, zorder=2)
-        ends.append(End(j[-1, k], _indexed("J(θ)", k, j.shape[1]), SOFT))
-    return ends
 
 
 def _draw_distribution(ax: Any, estimate: Any, variable: str, integrand: str) -> None:

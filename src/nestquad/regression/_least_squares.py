@@ -230,13 +230,8 @@ class LeastSquares:
         projections = larger._projections.copy()
         projections[old:new] += more
         leverage = self.leverage + np.einsum("ij,ij->j", rest, rest)
-        return replace(
-            larger,
-            terms=(*self.terms, *terms),
-            residuals=residuals,
-            leverage=leverage,
-            _projections=projections,
-        )
+        fitted = {"residuals": residuals, "leverage": leverage, "_projections": projections}
+        return replace(larger, terms=(*self.terms, *terms), **fitted)
 
     def with_values(self, values: Array) -> LeastSquares:
         """Refit the columns to other values."""

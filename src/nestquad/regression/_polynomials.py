@@ -77,20 +77,13 @@ class ScoreTable:
         if degree == 1:
             u = self._uniform[:, coordinate]
             return np.asarray(ndtri(u) if hermite else np.sqrt(12.0) * (u - 0.5))
-        first, before = (
-            self._polynomial((coordinate, 1)),
-            self._polynomial((coordinate, degree - 1)),
-        )
         k = degree - 1.0
-        ahead, back = (
-            (1.0 / np.sqrt(degree), np.sqrt(k / degree))
-            if hermite
-            else (
-                np.sqrt((4.0 * k * (k + 2.0) + 3.0) / 3.0) / degree,
-                k / degree * np.sqrt((2.0 * k + 3.0) / (2.0 * k - 1.0)),
-            )
-        )
-        values = first * before
+        if hermite:
+            ahead, back = 1.0 / np.sqrt(degree), np.sqrt(k / degree)
+        else:
+            ahead = np.sqrt((4.0 * k * (k + 2.0) + 3.0) / 3.0) / degree
+            back = k / degree * np.sqrt((2.0 * k + 3.0) / (2.0 * k - 1.0))
+        values = self._polynomial((coordinate, 1)) * self._polynomial((coordinate, degree - 1))
         values *= ahead
         values -= back if degree == 2 else back * self._polynomial((coordinate, degree - 2))
         return np.asarray(values)

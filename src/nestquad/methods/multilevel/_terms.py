@@ -160,16 +160,10 @@ def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
     least = np.stack([np.sqrt((term**2).sum(axis=1)) for term in spreads], axis=1)
     at_least = np.where(columns < 0, -1.0, 1.0) * np.fmax(np.abs(columns), least)
     signs = np.where(change[-1:].T < 0, -1.0, 1.0)
+    unmoved, missed = _unmoved(np.abs(change[1:]))[:, None], np.zeros((value.size, 1))
+    bias = inner[:, None] * signs
     return Assembled(
-        answers,
-        change,
-        columns,
-        at_least,
-        inner[:, None] * signs,
-        _unmoved(np.abs(change[1:]))[:, None],
-        outer_rate,
-        inner_rate,
-        np.zeros((value.size, 1)),
+        answers, change, columns, at_least, bias, unmoved, outer_rate, inner_rate, missed
     )
 
 
@@ -229,22 +223,15 @@ def shared_terms(
     base = _first_usable(problem, j, f, points.theta)
     sizes = sorted({m for part in f[base:] for m in halvings(len(part))}, reverse=True)
     n = sizes[0]
-    points = first_of(points, n)
+    points = _first(points, n)
     spread = f[base].std(axis=0)
     outer = tune_on_roughest(outer, points, f[base] / np.where(spread > 0, spread, 1.0))
-    at = outer_nodes(outer, points)
+    at = nodes_on(outer.space, points.uniform, points.theta)
     rules = dict(zip(sizes, outer.rules(at, sizes, problem.outer_law), strict=True))
-    levels = [
-        make_term(
-            grid.n_inner,
-            part if level == base else part - f[level - 1][: len(part)],
-            rules,
-            outer,
-            at,
-        )
-        for level, (grid, part) in enumerate(zip(grids, f, strict=True))
-        if level >= base
-    ]
+    levels = []
+    for level in range(base, len(f)):
+        change = f[level] if level == base else f[level] - f[level - 1][: len(f[level])]
+        levels.append(_term(grids[level].n_inner, change, rules, outer, at))
     # Plots show the best J that is known of each θ.
     best_j, best_f = j[base].copy(), f[base].copy()
     for level in range(base + 1, len(f)):
@@ -255,7 +242,7 @@ def shared_terms(
         values[-1].mean(axis=0),
         {"kernel": f"{inner.kernel!r} on {inner.space}", **describe_rules([inner_rules[-1]])},
         {"kernel": f"{outer.kernel!r} on {outer.space}", **describe_rules([rules[n]])},
-        OuterSample(points.theta, best_j, best_f, repeated(rules[n].weights, best_f)),
+        OuterSample(points.theta, best_j, best_f, _repeated(rules[n].weights, best_f)),
         []
         if base == 0
         else [f"f is not finite on the {base} coarsest level(s), which are left out"],
@@ -288,11 +275,8 @@ def _fit_inner(
     recipe = recipe.tuned([(nodes[:enough], columns)])
     nodes = nodes_on(recipe.space, points.uniform, points.x)[0]
     rules = recipe.rules(nodes, [block.shape[1] for block in values])
-    return (
-        recipe,
-        rules,
-        [weighted_sum(block, rule.weights) for block, rule in zip(values, rules, strict=True)],
-    )
+    j = [weighted_sum(block, rule.weights) for block, rule in zip(values, rules, strict=True)]
+    return recipe, rules, j
 
 
 def _unsteadiness(fit: tuple[KernelQuadrature, list[Rule], list[Array]]) -> float:
@@ -321,12 +305,8 @@ def _first_usable(
     return 0
 
 
-def make_term(
-    n_inner: int,
-    change: Array,
-    rules: Mapping[int, Rule],
-    recipe: KernelQuadrature,
-    nodes: Array,
+def _term(
+    n_inner: int, change: Array, rules: Mapping[int, Rule], recipe: KernelQuadrature, nodes: Array
 ) -> LevelTerm:
     n = len(change)
     parts = [rules[m].integrate(change[:m]) for m in halvings(n)]
@@ -338,15 +318,11 @@ def halvings(n: int) -> list[int]:
     return [n >> j for j in range(STAIRS.halvings + 1) if n >> j]
 
 
-def first_of(points: OuterPoints, n: int) -> OuterPoints:
+def _first(points: OuterPoints, n: int) -> OuterPoints:
     return OuterPoints(points.theta[:n], None if points.uniform is None else points.uniform[:n])
 
 
-def outer_nodes(recipe: KernelQuadrature, points: OuterPoints) -> Array:
-    return nodes_on(recipe.space, points.uniform, points.theta)
-
-
-def repeated(weights: Array, like: Array) -> Array:
+def _repeated(weights: Array, like: Array) -> Array:
     return np.repeat(weights[:, None], like.shape[1], axis=1)
 
 
@@ -359,35 +335,28 @@ def independent_terms(
     last = len(grids) - 1
     theta = evaluations.outer(last).theta[:8]  # rows on which the inner λ_0 is chosen
     points = evaluations.inner(theta, (0, len(theta)), last)
-    recipe = inner.tuned(
-        [
-            (nodes, block.reshape(len(block), -1))
-            for nodes, block in zip(
-                nodes_on(inner.space, points.uniform, points.x),
-                evaluations.values(len(theta), last),
-                strict=False,
-            )
-        ]
-    )
+    node_sets = nodes_on(inner.space, points.uniform, points.x)
+    rows = zip(node_sets, evaluations.values(len(theta), last), strict=False)
+    recipe = inner.tuned([(nodes, row.reshape(len(row), -1)) for nodes, row in rows])
     levels: list[LevelTerm] = []
     described: list[Rule] = []
     sample: OuterSample | None = None
     for level, grid in enumerate(grids):
         sizes = (grid.n_inner,) if level == 0 else (grid.n_inner, grids[level - 1].n_inner)
         j = evaluations.fold(KernelRuleByTheta(recipe, sizes, True), level)
-        outer_points = first_of(evaluations.outer(level), len(j))
+        outer_points = _first(evaluations.outer(level), len(j))
         f = [call_f(problem, part, outer_points.theta) for part in np.moveaxis(j, 1, 0)]
-        nodes = outer_nodes(outer, outer_points)
+        nodes = nodes_on(outer.space, outer_points.uniform, outer_points.theta)
         tuned = outer.tuned([(nodes, f[0])])
         assert tuned.kernel is not None
         n, dim = nodes.shape
         tuned = replace(tuned, regularization=_outer_lambda(tuned.kernel, n, dim))
         parts = halvings(n)
         rules = dict(zip(parts, tuned.rules(nodes, parts, problem.outer_law), strict=True))
-        levels.append(make_term(grid.n_inner, f[0] - f[1] if level else f[0], rules, tuned, nodes))
+        levels.append(_term(grid.n_inner, f[0] - f[1] if level else f[0], rules, tuned, nodes))
         described.append(rules[n])
         if sample is None:
-            weights = repeated(rules[n].weights, f[0])
+            weights = _repeated(rules[n].weights, f[0])
             sample = OuterSample(outer_points.theta, j[:, 0], f[0], weights)
     assert sample is not None
     return Terms(

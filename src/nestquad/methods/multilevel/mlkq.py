@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -28,10 +27,7 @@ from nestquad.methods.multilevel._terms import (
     independent_terms,
     shared_terms,
 )
-from nestquad.methods.nested import (
-    NKQ,
-    cancellation,
-)
+from nestquad.methods.nested import NKQ, cancellation
 from nestquad.points import Sequence, as_sequence
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature
@@ -56,8 +52,7 @@ class Staircase:
 
     @property
     def n_evaluations(self) -> int:
-        steps = np.diff(self.n_inner, prepend=0)
-        return int(steps @ np.array(self.n_outer))
+        return int(np.diff(self.n_inner, prepend=0) @ np.array(self.n_outer))
 
     def steps(self) -> list[StaircaseStep]:
         """Every way to grow by one step: twice the θ of a level, or one more level.
@@ -70,9 +65,8 @@ class Staircase:
                 sizes = tuple(max(n, 2 * size) for n in self.n_outer[: level + 1])
                 levels = [i for i, n in enumerate(sizes) if n > self.n_outer[i]]
                 stairs = Staircase((*sizes, *self.n_outer[level + 1 :]), self.n_inner)
-                steps.append(
-                    StaircaseStep(stairs, levels, stairs.n_evaluations - self.n_evaluations)
-                )
+                cost = stairs.n_evaluations - self.n_evaluations
+                steps.append(StaircaseStep(stairs, levels, cost))
         if 2 * self.n_inner[-1] <= limits.STAIRCASE_POINTS:
             sizes = (*self.n_outer, min(self.n_outer[-1], 8))  # a level starts with 8 θ
             taller = Staircase(sizes, (*self.n_inner, 2 * self.n_inner[-1]))
@@ -89,24 +83,10 @@ class Staircase:
     ) -> Staircase | None:
         """Take the steps that remove most error for each evaluation, until the target is met.
 
-        Parameters
-        ----------
-        outer
-            The outer error of each level.
-        inner
-            The inner error.
-        shrink
-            Factors by which a step reduces the outer and the inner error.
-        target
-            The error to reach; None is as small as the rest allows.
-        budget
-            The largest number of evaluations.
+        `outer` is the outer error of each level, `inner` the inner error, `shrink` the factors by
+        which a step reduces them. A target of None is as small as the budget allows.
         """
-        capped = [
-            e
-            for e, size in zip(outer, self.n_outer, strict=True)
-            if 2 * size > limits.STAIRCASE_POINTS
-        ]
+        capped = outer[2 * np.array(self.n_outer) > limits.STAIRCASE_POINTS]
         if target is not None and np.linalg.norm(capped) > target:
             return None  # levels that cannot grow exceed the target alone
         # At most three times the evaluations in a turn: measured rates are better than guesses.
@@ -128,18 +108,12 @@ class Staircase:
         return None if stairs == self else stairs
 
 
-@dataclass(frozen=True)
-class StaircaseStep:
+class StaircaseStep(NamedTuple):
     """A larger staircase, the levels that grew, and its extra evaluations."""
 
     stairs: Staircase
     levels: list[int]
     cost: int
-
-
-def smallest_staircase(smallest: int) -> Staircase:
-    """Two levels, the fewest that show an inner error."""
-    return _balanced(smallest, smallest, 1)
 
 
 def staircase_for(budget: int, smallest: int) -> Staircase:
@@ -148,7 +122,7 @@ def staircase_for(budget: int, smallest: int) -> Staircase:
     It has all levels that fit, with `smallest` inner points on the coarsest and `smallest` θ on
     the finest, until weights become too expensive; then fewer and broader levels.
     """
-    best = smallest_staircase(smallest)
+    best = _balanced(smallest, smallest, 1)  # two levels, the fewest that show an inner error
     if best.n_evaluations > budget:
         raise InputError(
             "budget",
@@ -252,7 +226,11 @@ class MLKQ(Method[Assembled]):
         `NKQ.as_published`; the outer λ is T^(-2s/(2s + d)), as the theorem asks.
         """
         nkq = NKQ.as_published(problem, **spaces)
-        outer = nkq.outer if isinstance(nkq.outer, KernelQuadrature) else _roughest(nkq.outer)
+        recipes = nkq.outer if isinstance(nkq.outer, tuple) else (nkq.outer,)
+        # One recipe for all answers: the least smooth.
+        outer = min(
+            recipes, key=lambda recipe: recipe.kernel.smoothness(1) if recipe.kernel else 0.0
+        )
         return cls(
             outer_points="iid", inner_points="iid", inner=nkq.inner, outer=outer, shared=False
         )
@@ -274,8 +252,8 @@ class MLKQ(Method[Assembled]):
                 pilot = max(pilot, goal.budget // 12)
             elif goal.pilot is None:
                 pilot = max(pilot, STAIRS.fewest)
-            pilot = max(pilot, smallest_staircase(self.n_coarsest).n_evaluations)
-            pilot = min(pilot, goal.budget)
+            least = _balanced(self.n_coarsest, self.n_coarsest, 1)
+            pilot = min(max(pilot, least.n_evaluations), goal.budget)
         return self._staircase(problem, goal, staircase_for(pilot, self.n_coarsest))
 
     def _staircase(self, problem: NestedExpectation, goal: Goal, stairs: Staircase) -> Design:
@@ -295,26 +273,16 @@ class MLKQ(Method[Assembled]):
     ) -> Design | None:
         if goal.adaptive and goal.pilot is None and last.design.n_evaluations < STAIRS.fewest:
             return None  # the budget was spent at once
-        state = last.state
-        stairs = Staircase(
-            tuple(grid.n_outer for grid in last.design.grids),
-            tuple(grid.n_inner for grid in last.design.grids),
-        )
+        state, grids = last.state, last.design.grids
+        stairs = Staircase(tuple(g.n_outer for g in grids), tuple(g.n_inner for g in grids))
         target = None if goal.half_width is None else STAIRS.aim * goal.half_width / NORMAL_95
         # A budget goes where more points showed a change, a tolerance is met by the whole bar.
         outer = np.abs(state.outer if goal.adaptive else state.halved).max(axis=0)
-        inner = (
-            np.concatenate([state.inner, state.missed], axis=1) if goal.adaptive else state.inner
-        )
+        inner = np.concatenate([state.inner, *[state.missed] * goal.adaptive], axis=1)
         # Coarse levels that were left out have to grow too, for the others to follow.
         outer = np.concatenate([np.full(len(stairs.n_inner) - outer.size, outer[0]), outer])
-        grown = stairs.grown(
-            outer,
-            size_of(inner),
-            (2.0**-state.outer_rate, 2.0**-state.inner_rate),
-            target,
-            goal.budget,
-        )
+        shrink = 2.0**-state.outer_rate, 2.0**-state.inner_rate
+        grown = stairs.grown(outer, size_of(inner), shrink, target, goal.budget)
         return None if grown is None else self._staircase(problem, goal, grown)
 
     def _published(
@@ -344,14 +312,19 @@ class MLKQ(Method[Assembled]):
                 "inner and outer recipes with kernels, on whose smoothness the sizes depend",
                 "Use MLKQ.as_published(), or shared=True.",
             )
-        theory = partial(
-            allocate,
-            method="mlkq",
-            dim_x=problem.inner_base_dim,
-            dim_theta=problem.outer_law.base_dim,
-            s_x=self.inner.kernel.smoothness(problem.inner_base_dim),
-            s_theta=self.outer.kernel.smoothness(problem.outer_law.base_dim),
-        )
+        d_x, d_theta = problem.inner_base_dim, problem.outer_law.base_dim
+        smoothness = self.inner.kernel.smoothness(d_x), self.outer.kernel.smoothness(d_theta)
+
+        def theory(delta: float) -> Allocation:
+            return allocate(
+                delta,
+                "mlkq",
+                dim_x=d_x,
+                dim_theta=d_theta,
+                s_x=smoothness[0],
+                s_theta=smoothness[1],
+            )
+
         low, high = -30.0, -1e-3  # of log Δ, the error relative to the scale of f(J)
         best = theory(float(np.exp(high)))
         if best.n_evaluations > budget:
@@ -380,11 +353,10 @@ class MLKQ(Method[Assembled]):
         state = assemble(terms.levels, problem.finish)
         sample = terms.sample
         seen = (sample.j, sample.f, sample.weights)
-        rare = rare_event_errors(problem, *seen, interpolated=True)
-        missed = unseen_value_errors(problem, terms.values, *seen)
-        rare, missed = (
-            floor_directions(problem, state.answers, errors) for errors in (rare, missed)
-        )
+        errors = unseen_value_errors(problem, terms.values, *seen)
+        missed = floor_directions(problem, state.answers, errors)
+        errors = rare_event_errors(problem, *seen, interpolated=True)
+        rare = floor_directions(problem, state.answers, errors)
         state = replace(state, missed=missed)
         parts = {
             "inner": np.concatenate([state.inner, state.unmoved, missed], axis=1),
@@ -422,8 +394,3 @@ class MLKQ(Method[Assembled]):
             warnings=cancellation(self.name, **terms.sum_abs_weights),
         )
         return Turn(evaluations.design, estimate, state)
-
-
-def _roughest(recipes: tuple[KernelQuadrature, ...]) -> KernelQuadrature:
-    """One recipe for all answers: the least smooth."""
-    return min(recipes, key=lambda recipe: recipe.kernel.smoothness(1) if recipe.kernel else 0.0)

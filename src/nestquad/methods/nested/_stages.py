@@ -237,7 +237,7 @@ def kernel_outer(
         for recipe, column in zip(recipes, columns, strict=True)
     ]
     nodes = [nodes_on(recipe.space, points.uniform, points.theta) for recipe in tuned]
-    sizes = _subset_sizes(n)
+    sizes = [size for size in (n, n // 2, n // 4) if size == n or size >= 4]
     by_recipe = [recipe.rules(x, sizes, law) for recipe, x in zip(tuned, nodes, strict=True)]
 
     def answers(which: int) -> Array:
@@ -350,10 +350,6 @@ def interpolation_variance(
     unlearned = np.minimum(np.mean(residuals**2, axis=0), np.mean(centered**2, axis=0))
     posterior = rule.posterior_variance * amplitude(factor, few)
     return np.asarray(np.fmax(posterior, 0.25 * (rule.weights @ rule.weights) * unlearned))
-
-
-def _subset_sizes(n: int) -> list[int]:
-    return [size for size in (n, n // 2, n // 4) if size == n or size >= 4]
 
 
 def _subset_directions(finals: Sequence[Array]) -> Array:
