@@ -19,14 +19,14 @@ LEARNED = ("joint", "ckq", "mlkq")
 
 @pytest.fixture
 def simulated(simulated, monkeypatch):
-    """The simulated clock with analyses of a joint lattice that take time on it, too."""
-    learned = nq.JointLattice.analyze
+    """The simulated clock with analyses of lattices and regressions that take time on it, too."""
+    for method in (nq.JointLattice, nq.LSMC):
 
-    def analyze(method, evaluations, last=None):
-        simulated.wait(LEARNING.fixed + 1e-5 * evaluations.design.n_evaluations)
-        return learned(method, evaluations, last)
+        def analyze(method, evaluations, last=None, learned=method.analyze):
+            simulated.wait(LEARNING.fixed + 1e-5 * evaluations.design.n_evaluations)
+            return learned(method, evaluations, last)
 
-    monkeypatch.setattr(nq.JointLattice, "analyze", analyze)
+        monkeypatch.setattr(method, "analyze", analyze)
     monkeypatch.setattr(clock, "benchmark", lambda: LEARNING.reference)
     return simulated
 

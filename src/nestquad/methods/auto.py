@@ -357,7 +357,7 @@ class _Contest:
 
     def affordable(self, candidate: Candidate) -> float:
         """Further evaluations of a candidate that budget and time allow."""
-        if not self.timed:
+        if self.seconds == np.inf:
             return self.left
         if candidate.method.plain:
             share = candidate.time.share
@@ -372,14 +372,13 @@ class _Contest:
         assert candidate.turn is not None
         present, left = candidate.turn.design, self.left
         goal = replace(self.goal, stream=present.grids[0].stream)
-        by_time = self.timed and not self.aimed and not candidate.method.plain
-        if by_time:
-            left = self.affordable(candidate)
-            goal = replace(goal, adaptive=False)
+        learns = self.timed and not self.aimed and not candidate.method.plain
+        if learns or not goal.adaptive:
+            goal, left = replace(goal, adaptive=False), self.affordable(candidate)
         if goal.budget is not None:
             goal = replace(goal, budget=int(present.n_evaluations + left))
         try:
-            if by_time and candidate.turn.final:
+            if learns and candidate.turn.final:
                 design = candidate.finer(self.problem)
             else:
                 design = candidate.method.plan(self.problem, goal, candidate.turn)
@@ -390,7 +389,7 @@ class _Contest:
             and (design == present or not candidate.turn.final)
         ):
             return None
-        return None if self.timed and candidate.takes(design) > self.seconds else design
+        return None if candidate.takes(design) > self.seconds else design
 
     def reason(self, candidates: list[Candidate]) -> str:
         """The promises in words; none where evaluations count."""
