@@ -212,11 +212,6 @@ class TimePlan:
         # Loads come and go, and a turn may be spared one.
         return replace(self, factor=max(seen, 0.5 * self.factor), share=self.corrected_share)
 
-    def affordable(self, left: float) -> float:
-        """Evaluations in turns of one fit each that end within the time left."""
-        each = self.factor * self.cost.point * self.dim + self.seconds_of_g
-        return max(left, 0.0) / each
-
     def fits(self, seconds: float, left: float) -> bool:
         """Whether a turn of predicted seconds ends within the time left."""
         return seconds <= self.share * left

@@ -31,6 +31,8 @@ METHODS = ("auto", "nmc", "nqmc", "mlmc", "lsmc", "trees")
 _WORDS = {"nmc": "nested Monte Carlo", "nqmc": "NQMC", "mlmc": "MLMC", "lsmc": "regression"}
 # Errors relative to the exact value below this are equally good for anybody.
 _SMALLEST = 1e-6
+# Fewer evaluations than this are no estimation: such cells are left out.
+_FEWEST = 16
 # The late answer that is allowed, and the promises of the study.
 _LATE = (1.1, 0.3)
 _SHARE, _WORST = 0.8, 2.0
@@ -52,7 +54,7 @@ class Selection:
             for limit in self.limits:
                 for name in self.problems:
                     for cost in self.costs:
-                        for method in METHODS:
+                        for method in METHODS if limit >= _FEWEST * cost else ():
                             yield Task(name, f"{method} {cost:g}", limit, replicate)
 
 
@@ -160,6 +162,8 @@ def tabulate(runs: Iterable[Run], selection: Selection) -> Result:
     for limit in selection.limits:
         for cost in selection.costs:
             mine = [r for r in runs if r.goal == limit and r.method.endswith(f" {cost:g}")]
+            if not mine:
+                continue
             row: dict[str, Any] = {"limit": f"{limit:g} s", "cost": f"{cost:g}"}
             row |= {m: _mean(_errors(mine, m).values()) for m in METHODS}
             best = [
@@ -167,6 +171,7 @@ def tabulate(runs: Iterable[Run], selection: Selection) -> Result:
                 for key, error in _errors(mine, "auto").items()
             ]
             ratios += [error / rival for rival, error in best]
+            row["ratio"] = _mean(error / rival for rival, error in best)
             row["wins"] = sum(error <= rival for rival, error in best)
             row["of"] = len(best)
             autos = [r for r in mine if r.method.startswith("auto ")]
@@ -177,8 +182,12 @@ def tabulate(runs: Iterable[Run], selection: Selection) -> Result:
     heads = "limit; cost = seconds of g; " + "; ".join(
         f"{m} = {_WORDS.get(m, m)}: error" for m in METHODS
     )
-    heads += "; wins = auto best: count; of: count; covered = auto covers: percent"
-    caption = "Relative error, geometric mean over problems; below a millionth counts as that."
+    heads += "; ratio = auto / best rival: number; wins = auto best: count; of: count"
+    heads += "; covered = auto covers: percent"
+    caption = (
+        "Relative root mean square error over runs, geometric mean over problems; an error below a "
+        "millionth counts as that."
+    )
     return Result(
         tables=(Table("errors", caption, columns(heads), tuple(rows)),),
         verdicts=(
@@ -194,14 +203,14 @@ def tabulate(runs: Iterable[Run], selection: Selection) -> Result:
     )  # fmt: skip
 
 
-def _errors(runs: Iterable[Run], method: str) -> dict[tuple[str, int], float]:
-    """Relative errors of a method by problem and seed."""
-    found = {}
+def _errors(runs: Iterable[Run], method: str) -> dict[str, float]:
+    """Relative root mean square error of a method by problem, over runs that have not failed."""
+    squares: dict[str, list[float]] = {}
     for run in runs:
         if run.method.split()[0] == method and math.isfinite(run.error):
-            exact = abs(float(_problem(run.problem).exact))
-            found[run.problem, run.seed] = max(run.error / exact, _SMALLEST)
-    return found
+            error = run.error / abs(float(_problem(run.problem).exact))
+            squares.setdefault(run.problem, []).append(max(error, _SMALLEST) ** 2)
+    return {name: math.sqrt(float(np.mean(found))) for name, found in squares.items()}
 
 
 def _mean(errors: Iterable[float]) -> float:
@@ -237,13 +246,13 @@ _HEAD = (
 _ABOUT = """
 `nq.estimate(problem, max_seconds=…)` beside nested Monte Carlo, NQMC, MLMC, regression and boosted
 trees in the same seconds, for a g of .1 µs to 1 s. Seconds are CPU time of one core plus the cost
-of each evaluation of g, on a simulated clock.
-Trees have at least 20 evaluations.
+of each evaluation of g, on a simulated clock. The best rival is the one with the smallest error on
+that problem, known afterwards. Trees have at least 20 evaluations.
 """
 
 
 def default_problems(parity: str) -> tuple[str, ...]:
     """One problem of each family whose exact value is known to all digits."""
-    seed = 1 if parity == "odd" else 2
+    seed = 5 if parity == "odd" else 2
     names = [name for name in families.families() if name not in ("noisy", "kinks")]
     return tuple(f"{name}-{seed}" for name in names)

@@ -8,6 +8,10 @@ import pytest
 import nestquad as nq
 from nestquad import clock, risk
 from nestquad.clock import LEARNING, AnalysisCost, TimePlan
+from nestquad.evaluate import Evaluations, Evaluator
+from nestquad.methods import Goal, start_plan
+from nestquad.methods._candidate import Candidate
+from nestquad.points import Stream
 
 PROBLEM = nq.problems.finance()
 LEARNED = ("joint", "ckq", "mlkq")
@@ -15,14 +19,14 @@ LEARNED = ("joint", "ckq", "mlkq")
 
 @pytest.fixture
 def simulated(simulated, monkeypatch):
-    """The simulated clock with analyses of a joint lattice that take time on it, too."""
-    learned = nq.JointLattice.analyze
+    """The simulated clock with analyses of lattices and regressions that take time on it, too."""
+    for method in (nq.JointLattice, nq.LSMC):
 
-    def analyze(method, evaluations, last=None):
-        simulated.wait(LEARNING.fixed + 1e-5 * evaluations.design.n_evaluations)
-        return learned(method, evaluations, last)
+        def analyze(method, evaluations, last=None, learned=method.analyze):
+            simulated.wait(LEARNING.fixed + 1e-5 * evaluations.design.n_evaluations)
+            return learned(method, evaluations, last)
 
-    monkeypatch.setattr(nq.JointLattice, "analyze", analyze)
+        monkeypatch.setattr(method, "analyze", analyze)
     monkeypatch.setattr(clock, "benchmark", lambda: LEARNING.reference)
     return simulated
 
@@ -197,3 +201,26 @@ def test_time_goes_on_where_nothing_has_varied_yet(simulated):
     )
     est = nq.estimate(simulated.slow(rare, 1e-7), max_seconds=0.2, rng=0)
     assert est.half_width < 1e-3
+
+
+def test_regression_competes_where_g_is_cheap(simulated):
+    cheap = nq.estimate(simulated.slow(nq.problems.health(), 1e-5), max_seconds=0.5, rng=0)
+    assert "lsmc" in cheap.candidates
+    slow = nq.estimate(simulated.slow(nq.problems.health(), 1e-3), max_seconds=2.0, rng=0)
+    assert "lsmc" not in slow.candidates
+
+
+def test_time_goes_to_theta_where_the_average_is_the_error():
+    problem, goal = nq.problems.health(), Goal(Stream.from_rng(0), 2000)
+    method = nq.JointLattice()
+    evaluator = Evaluator(problem, keep=True)
+    design = method.plan(problem, goal)
+    turn = method.analyze(Evaluations(evaluator, design))
+    time = start_plan(problem, turn, 1e-6)
+    candidate = Candidate(method, turn, time, seconds=0.25)
+    finer = candidate.finer(problem)
+    assert finer.n_evaluations == design.n_evaluations
+    assert candidate.takes(finer) == 1.0
+    again = method.analyze(Evaluations(evaluator, finer), turn)
+    before, after = (one.estimate.diagnostics["error_parts"]["average"] for one in (turn, again))
+    assert after <= before

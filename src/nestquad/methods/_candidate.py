@@ -96,7 +96,8 @@ class Candidate:
 
         It is observed since a turn with a quarter of the evaluations, of a plain rule with a
         sixteenth, since its half-widths scatter. Before there is one, a model's is that of its
-        posterior between all groups and all but one, and .8 that of a plain rule.
+        posterior between all groups and all but one, within limits: on twelve even problems
+        half-widths fell like n^-.6 in the median, those of a plain rule like n^-.5.
         """
         plain = self.method.plain
         before = [
@@ -106,9 +107,10 @@ class Candidate:
         ]
         if before and 0 < self.half_width < np.inf:
             n, half = before[-1]
-            return float(np.clip(np.log(half / self.half_width) / np.log(self.n / n), 0.4, 1.5))
+            observed = np.log(half / self.half_width) / np.log(self.n / n)
+            return float(np.clip(observed, 0.4, 1.0 if plain else 1.5))
         state = None if self.turn is None else self.turn.state
-        return float(np.clip(state.rate, 0.7, 1.2)) if isinstance(state, Learned) else 0.8
+        return float(np.clip(state.rate, 0.6, 1.0)) if isinstance(state, Learned) else 0.6
 
     def promise(self, new: float) -> float:
         """Half-width to expect after more evaluations."""

@@ -47,9 +47,9 @@ class AutoSettings:
         pilots of models; models are tried if their pilots take at most the last share of the
         seconds, or of those that the plain rule needs for a tolerance.
     models, regression
-        In limited time pilots of models take this share of the evaluations at most. Regression is
-        tried if an evaluation takes at most so many seconds: beyond, lattices lose nothing by their
-        slower analysis.
+        Where time counts, pilots of models take this share of the evaluations that fit, or of those
+        that the plain rule needs for a tolerance. Regression is tried if an evaluation takes at
+        most so many seconds: beyond, lattices lose nothing by their slower analysis.
     """
 
     share: float = 0.04
@@ -271,7 +271,9 @@ class _Contest:
             return {} if design is None else {plain: design}
         if self.last is None:
             methods = self.own or methods_for(self.problem, self.goal.budget)
-            return self.planned(methods[:1] if self.goal.adaptive else methods, self.goal)
+            if not self.goal.adaptive:
+                return self.planned(methods, self.goal)
+            return next(filter(None, (self.planned((m,), self.goal) for m in methods)), {})
         first = self.candidates[0]
         if len(self.candidates) > 1:
             return {}
@@ -313,8 +315,10 @@ class _Contest:
             limits = zip(DEFAULT.least, DEFAULT.most, strict=True)
             first, other = (max(DEFAULT.share * left, min(n, s * left)) for n, s in limits)
             sizes = int(first), int(other)
-        if self.timed and not self.aimed:
-            sizes = (int(min(DEFAULT.least[0], DEFAULT.models * left)),) * 2
+        if self.timed:
+            rival = self.candidates[0].needs(self.goal.half_width or 0.0) if self.aimed else left
+            size = int(min(DEFAULT.least[0], DEFAULT.models * rival))
+            sizes = (max(size, DEFAULT.early[0]),) * 2 if self.aimed else (size, size)
         known = len(self.candidates)
         for i, method in enumerate(methods):
             # Sizes that are powers of two times a number that is chosen now leave room for others.
@@ -353,7 +357,7 @@ class _Contest:
 
     def affordable(self, candidate: Candidate) -> float:
         """Further evaluations of a candidate that budget and time allow."""
-        if not self.timed:
+        if self.seconds == np.inf:
             return self.left
         if candidate.method.plain:
             share = candidate.time.share
@@ -368,14 +372,13 @@ class _Contest:
         assert candidate.turn is not None
         present, left = candidate.turn.design, self.left
         goal = replace(self.goal, stream=present.grids[0].stream)
-        by_time = self.timed and not self.aimed and not candidate.method.plain
-        if by_time:
-            left = self.affordable(candidate)
-            goal = replace(goal, adaptive=False)
+        learns = self.timed and not self.aimed and not candidate.method.plain
+        if learns or not goal.adaptive:
+            goal, left = replace(goal, adaptive=False), self.affordable(candidate)
         if goal.budget is not None:
             goal = replace(goal, budget=int(present.n_evaluations + left))
         try:
-            if by_time and candidate.turn.final:
+            if learns and candidate.turn.final:
                 design = candidate.finer(self.problem)
             else:
                 design = candidate.method.plan(self.problem, goal, candidate.turn)
@@ -386,7 +389,7 @@ class _Contest:
             and (design == present or not candidate.turn.final)
         ):
             return None
-        return None if self.timed and candidate.takes(design) > self.seconds else design
+        return None if candidate.takes(design) > self.seconds else design
 
     def reason(self, candidates: list[Candidate]) -> str:
         """The promises in words; none where evaluations count."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
@@ -45,7 +44,7 @@ class ProcessSettings:
         Number of forecasts of values, and of changes of the answer, that the claim of the process
         itself is worth: small beside the number of points, and as much as one turn. Not tuned.
     least
-        Least J relative to the smallest Ĵ over the sketch, where f needs J > 0.
+        Least J relative to the smallest positive Ĵ over the sketch, where f needs J > 0.
     """
 
     n_sketch: int = 512
@@ -77,7 +76,7 @@ class ProcessModel(ModelOfJ):
     outer
         d_θ.
     positive
-        Whether f needs J > 0: Ĵ is then the posterior mean given that.
+        Whether f needs J > 0.
     settings
         Tuning numbers.
     forecasts
@@ -150,23 +149,15 @@ class ProcessModel(ModelOfJ):
         return np.stack([process.mean(z) for process, z in scores], axis=1)
 
     def mean(self, uniform: Array) -> Array:
-        return self.bounded(self._expected(uniform), uniform)
-
-    def _expected(self, uniform: Array) -> Array:
-        """Posterior mean (T, p) of J; given J > 0 that of a truncated normal variable."""
-        j = self._unbounded(uniform)
-        if not self.positive or self._logarithms.all():
-            return j
-        sd = np.maximum(self.sd(uniform), np.finfo(float).tiny)
-        ratio = np.maximum(j / sd, -1e6)
-        return np.where(self._logarithms, j, sd * (ratio + _hazard(ratio)))
+        return self.bounded(self._unbounded(uniform), uniform)
 
     @cached_property
     def _floor(self) -> Array:
-        """Least J (p,) where f needs J > 0; exponentials of a process of log g are positive."""
-        least = self._expected(sketch_points(self.outer, self.settings.n_sketch)).min(axis=0)
-        share = np.where(self._logarithms, np.finfo(float).tiny, self.settings.least)
-        return np.asarray(np.maximum(share * least, np.finfo(float).tiny))
+        """Least J (p,) where f needs J > 0, a share of the smallest positive Ĵ of a sketch."""
+        j = self._unbounded(sketch_points(self.outer, self.settings.n_sketch))
+        least = np.where(j > 0, j, np.inf).min(axis=0)
+        share = np.where(self._logarithms, 0.0, self.settings.least)
+        return np.asarray(np.maximum(share * np.where(least < np.inf, least, 0.0), _TINY))
 
     def sd(self, uniform: Array) -> Array:
         scores = zip(self.processes, self._scores(uniform), strict=True)
@@ -276,14 +267,6 @@ class ProcessModel(ModelOfJ):
         return {"outputs": outputs, "notes": notes}
 
 
-def _hazard(ratio: Array) -> Array:
-    """φ(a)/Φ(a), for any a."""
-    density = -0.5 * ratio**2 - 0.5 * np.log(2.0 * np.pi)
-    # Far below zero it is −a + 1/|a|, whose parts cancel with a.
-    direct = np.exp(density - log_ndtr(ratio))
-    return np.asarray(np.where(ratio < -1e4, -ratio + 1.0 / np.maximum(-ratio, 1.0), direct))
-
-
 def _changes(
     deleted: IntegratedGP, process: IntegratedGP, z: Array, g: Array, whole: Array
 ) -> Array:
@@ -312,7 +295,9 @@ def fit_process_model(
     fits = []
     for c, y in enumerate(values.T):
         before = None if last is None else last.fits[c].process
-        tried = [kind for kind in kinds if not kind.logarithm or y.min() > 0]
+        # Exponentials of a process of log g are positive, as f may need it.
+        logs = (False,) if y.min() <= 0 else (True,) if positive else (False, True)
+        tried = [kind for kind in kinds if kind.logarithm in logs]
         if before is not None and not again and before.kind in tried:
             tried = [before.kind]
         start = None if before is None else before.gp.parameters
@@ -333,7 +318,7 @@ def _squared_forecasts(model: ProcessModel, uniform: Array, values: Array) -> Ar
     for process, y in zip(model.processes, values.T, strict=True):
         gp, z = process.gp, process.kind.scores(uniform)
         if process.kind.logarithm:
-            y = np.log(np.maximum(y, np.finfo(float).tiny))
+            y = np.log(np.maximum(y, _TINY))
         variance = gp.sd(z) ** 2 + np.mean(gp.noise_sd) ** 2
-        columns.append((y - gp.mean(z)) ** 2 / np.maximum(variance, np.finfo(float).tiny))
+        columns.append((y - gp.mean(z)) ** 2 / np.maximum(variance, _TINY))
     return np.stack(columns, axis=1)
