@@ -269,6 +269,25 @@ def test_a_workbook_that_cannot_be_read_is_refused_with_the_place(name, tmp_path
     assert words in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda r, shape: r.normal(0.0, 1.0, shape),
+        lambda r, shape: r.normal(50.0, 10.0, shape).round(2),
+        lambda r, shape: r.gamma(0.05, 1.0, shape),
+        lambda r, shape: r.lognormal(0.0, 2.0, shape),
+        lambda r, shape: r.standard_t(2, shape),
+    ],
+)
+def test_no_draw_is_a_summary(law, columns):
+    for seed in range(0, 20, 2):
+        for n in (60, 2000):
+            table = pd.DataFrame(law(np.random.default_rng(seed), (n, columns))).add_prefix("p")
+            costs = table.assign(a=RNG.normal(0.0, 1.0, n), b=RNG.normal(0.0, 1.0, n))[["a", "b"]]
+            assert len(voi.preview(table, costs, costs + 1).parameters) == n
+
+
 @pytest.mark.parametrize("cell", [1e6, -4.0, 33_000.0])
 def test_a_number_far_from_all_others_is_said(cell):
     seen = voi.preview(("slip.xlsx", saved(book((log(),), titles=[("F9", cell)]))), wtp=20_000)

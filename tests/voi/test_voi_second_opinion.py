@@ -8,7 +8,7 @@ import pytest
 
 from nestquad import voi
 from nestquad.voi.table import _evppi
-from nestquad.voi.table._second_opinion import has_trees, unexplained
+from nestquad.voi.table._regression import has_trees, unexplained
 
 needs_trees = pytest.mark.skipif(not has_trees(), reason="scikit-learn is not here")
 

@@ -35,9 +35,9 @@ from nestquad.voi.table import (
     preview,
     read_csv,
 )
-from nestquad.voi.table._evsi import read_sizes
 from nestquad.voi.table._numbers import is_float
 from nestquad.voi.table._population import ungrouped
+from nestquad.voi.table._studies import read_sizes
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -198,12 +198,10 @@ class _Routes:
             given = await request.json()
         except (ValueError, RecursionError):  # no JSON, or brackets without end
             given = None
-        return await run_in_threadpool(self._settings, self._work(request), given)
-
-    def _settings(self, work: Work, given: Any) -> Response:
         if not isinstance(given, dict):
             return JSONResponse({"error": "settings: expected a JSON object"}, 422)
-        return self._answered(work, lambda: work.change(given))
+        work = self._work(request)
+        return await run_in_threadpool(self._answered, work, lambda: work.change(given))
 
     def _answered(self, work: Work, change: Callable[[], None]) -> Response:
         """State of an analysis after a change, or the reason why it is refused."""

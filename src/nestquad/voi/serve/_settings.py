@@ -19,9 +19,9 @@ from nestquad.voi.table import (
     study_sizes,
 )
 from nestquad.voi.table._cells import one_line
-from nestquad.voi.table._evsi import read_sizes
 from nestquad.voi.table._numbers import is_float
 from nestquad.voi.table._population import ungrouped
+from nestquad.voi.table._studies import read_sizes
 
 # Steps of the slider: fine enough for the eye, and computed in seconds.
 _STEPS = 40

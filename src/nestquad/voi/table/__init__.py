@@ -9,18 +9,7 @@ from nestquad.voi.table._decision import (
     psa_summary,
     wtp_grid,
 )
-from nestquad.voi.table._designs import (
-    BinaryTrial,
-    Combined,
-    CountTrial,
-    Design,
-    NormalTrial,
-    SurvivalTrial,
-    as_design,
-    design_names,
-)
 from nestquad.voi.table._evppi import evpi, evppi, parameter_sets
-from nestquad.voi.table._evsi import evsi, study_sizes
 from nestquad.voi.table._files import KINDS, Preview, preview, read_csv, read_workbook
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._population import (
@@ -32,8 +21,20 @@ from nestquad.voi.table._population import (
     population,
     require,
 )
+from nestquad.voi.table._regression import has_trees
 from nestquad.voi.table._scope import ENOUGH, convergence, implementation, scenarios, subgroups
-from nestquad.voi.table._second_opinion import has_trees
+from nestquad.voi.table._studies import (
+    BinaryTrial,
+    Combined,
+    CountTrial,
+    Design,
+    NormalTrial,
+    SurvivalTrial,
+    as_design,
+    design_names,
+    evsi,
+    study_sizes,
+)
 from nestquad.voi.table._tables import Problem
 
 __all__ = [

@@ -431,12 +431,9 @@ def _running_statistics(x: Array) -> dict[int, str]:
         mean = total / np.arange(least, len(total) + least)[:, None]
         # Totals far from all draws may be rounded.
         far = (np.abs(total - mean) > LAYOUT.far * spread).any(axis=1, keepdims=True)
-        size = np.cumsum(np.abs(x[start:]), axis=0)[least - 1 : -1]
         found = {}
-        for word, value, error in (
-            ("total", total, far * LAYOUT.rounded * size),
-            ("mean", mean, 0),
-        ):
+        rounding = far * LAYOUT.rounded * np.abs(total)
+        for word, value, error in (("total", total, rounding), ("mean", mean, 0.0)):
             near = (np.abs(part - value) <= np.maximum(equal * np.abs(value), error)).all(axis=1)
             if near.any():
                 found[start + least + int(near.argmax())] = word
@@ -471,8 +468,9 @@ def _statistics(draws: Array, rows: Array, *, rounded: bool = False) -> list[str
     usable[usable] = np.ptp(draws[:, usable], axis=0) > 0
     rows, x = rows[:, usable], draws[:, usable]
     size, sd = 1e-3 * np.abs(x).mean(axis=0), x.std(axis=0, ddof=1)
+    equal = LAYOUT.equal ** (1.0 if x.shape[1] > 1 else 1.5)
     statistics = {"mean": x.mean(axis=0), "total": x.sum(axis=0), "standard deviation": sd}
-    if not rounded and len(x):
+    if not rounded and len(x) and x.shape[1] > 1:
         levels = {f"{100 * q:g} % quantile": q for q in LAYOUT.quantiles}
         statistics |= zip(levels, np.quantile(x, list(levels.values()), axis=0), strict=True)
     words = []
@@ -483,7 +481,9 @@ def _statistics(draws: Array, rows: Array, *, rounded: bool = False) -> list[str
         word = ""
         # The mean of a continuous column is none of its draws; of a discrete one it may be.
         for name, value in statistics.items() if (known & ~(x == row).any(axis=0)).any() else ():
-            error = np.maximum(LAYOUT.equal * np.maximum(np.abs(value), size)[known], unit)
+            # Sums of both signs cancel, a quantile does not: many draws of skewed laws are near 0.
+            least = np.zeros_like(size) if "quantile" in name else size
+            error = np.maximum(equal * np.maximum(np.abs(value), least)[known], unit)
             near = np.abs(row - value)[known] <= error
             if near.all() and np.sum(error < LAYOUT.sharp * sd[known]) > rounded:
                 word = word or name

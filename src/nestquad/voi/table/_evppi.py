@@ -16,8 +16,7 @@ from nestquad.errors import InputError, unknown_name
 from nestquad.result import NORMAL_95
 from nestquad.voi.table._cells import one_line, pandas
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
-from nestquad.voi.table._regression import Regression, regress
-from nestquad.voi.table._second_opinion import has_trees, stacked, unexplained
+from nestquad.voi.table._regression import Regression, has_trees, regress, stacked, unexplained
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -165,19 +164,13 @@ def evppi(
     -----
     Nonparametric regression of Strong, Oakley and Brennan (2014), “Estimating multiparameter
     partial expected value of perfect information from a probabilistic sensitivity analysis
-    sample”; review by Heath, Manolopoulou and Baio (2017). Conditional means are a Gaussian
-    process with noise on splines of the parameters and their products (Wahba (1990), “Spline
-    models for observational data”), fitted by marginal likelihood. The estimate is the mean of
-    the largest fitted net benefit less the largest mean. Where held-out rows contradict the fit
-    (flag “misfit”), it is the cross-fitted gain: decisions by a fit to four fifths of the rows,
-    valued in the others. Sets of several parameters are checked by boosted trees (extra
-    ``boost``; Friedman (2001), “Greedy function approximation”): where their decisions gain
-    significantly more in held-out rows (flag “interactions”), that gain is the estimate. Where
-    residuals of neighboring rows agree (flag “neighbors”), the interval is widened by the
-    variance of the missing part. The standard error is by the influence function of the estimate
-    (Hampel (1974), “The influence curve and its role in robust estimation”); intervals that reach
-    0 join the quantiles of posterior draws under Bayesian-bootstrap weights (Rubin (1981), “The
-    Bayesian bootstrap”).
+    sample”, by a Gaussian process on splines (Wahba (1990), “Spline models for observational
+    data”). Where held-out rows contradict the fit (flag “misfit”), the estimate is the
+    cross-fitted gain. Sets of several parameters are checked by boosted trees (extra ``boost``)
+    and by residuals of neighboring rows (flags “interactions” and “neighbors”). The standard error
+    is by the influence function of the estimate (Hampel (1974), “The influence curve and its role
+    in robust estimation”); intervals that reach 0 join quantiles of posterior draws under
+    Bayesian-bootstrap weights (Rubin (1981), “The Bayesian bootstrap”).
 
     Cost: O(n·p²) for each set, with p from 21 columns (one parameter) to about 400 (ten).
 

@@ -127,18 +127,13 @@ class Preview:
             raise self.problems[0].error
         return Outputs(self.costs, self.effects, wtp, as_given=self.as_given)
 
-    def to_dict(self, rows: int = 5) -> dict[str, Any]:
-        """Plain objects for a page: the first rows and the range of every column, and the rest."""
-        tables = {}
-        for kind in KINDS:
-            table = getattr(self, kind)
-            first = table.head(rows)
-            tables[kind] = {
-                "rows": len(table),
-                "columns": list(map(str, table.columns)),
-                "first": first.astype(object).where(np.isfinite(first), None).values.tolist(),
-                "ranges": _ranges(table),
-            }
+    def to_dict(self) -> dict[str, Any]:
+        """Plain objects for a page: the range of every column, and the rest."""
+        given = {kind: getattr(self, kind) for kind in KINDS}
+        tables = {
+            kind: {"rows": len(t), "columns": [*map(str, t.columns)], "ranges": _ranges(t)}
+            for kind, t in given.items()
+        }
         cell = ("table", "column", "row", "line", "cell", "address")
         return {
             "tables": tables,
@@ -330,7 +325,11 @@ def _clean_together(
     region = replace(region, notes=(*region.notes, *others))
     parts = dict.fromkeys(KINDS, Cleaned(pandas().DataFrame()))
     try:
-        check_roles(columns or {}, roles)
+        for column, role in (columns or {}).items():
+            if column not in roles:
+                raise unknown_name("columns", column, roles)
+            if role not in (INPUT, IGNORED) and not _ROLE.fullmatch(str(role)):
+                raise InputError("columns", f"{shown(role)} for {column!r}", _EXPECTED)
         for kind, of in columns_by_kind(roles).items():
             check_unit(kind, name, list(of))
             letters = {new: region.letters.get(old, "") for old, new in of.items()}
@@ -494,15 +493,6 @@ def _parts_by_option(names: Sequence[str], options: Iterable[str]) -> set[str]:
             if word and plain != word:
                 found.setdefault(f"{before}|{after}", {})[option] = name
     return {name for by in found.values() if len(by) > 1 for name in by.values()}
-
-
-def check_roles(given: Mapping[str, str], known: Mapping[str, str]) -> None:
-    """Refuse roles of unknown columns, and unknown roles."""
-    for name, role in given.items():
-        if name not in known:
-            raise unknown_name("columns", name, known)
-        if role not in (INPUT, IGNORED) and not _ROLE.fullmatch(str(role)):
-            raise InputError("columns", f"{shown(role)} for {name!r}", _EXPECTED)
 
 
 def _pairs(

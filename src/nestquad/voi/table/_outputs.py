@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nestquad._checks import choice, listed, numbers, shown
-from nestquad._notebook import grid
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
 from nestquad.voi.table._cells import one_line
@@ -118,15 +117,10 @@ class Outputs:
 
     def _repr_html_(self) -> str:
         """Means of each option, in a notebook."""
-        benefits = self.net_benefits().mean(axis=1)
-        head = ["option"] + ["cost", "effect"] * (self.net_benefit is None)
-        head += [f"net benefit{f' at {k:,.6g}' if k == k else ''}" for k in self.wtps]
-        rows = []
-        for d, option in enumerate(self.options):
-            means = [] if self.net_benefit is not None else [self.costs[:, d], self.effects[:, d]]
-            numbers = [*(values.mean() for values in means), *benefits[:, d]]
-            rows.append([option, *(f"{x:,.6g}" for x in numbers)])
-        return grid(f"{self.n_rows:,} draws, means", head, rows)
+        from nestquad.voi.table._decision import psa_summary
+
+        table = psa_summary(self).to_html(index=False, float_format="{:,.6g}".format, na_rep="")
+        return f"<p>{self.n_rows:,} draws, means</p>{table}"
 
     @property
     def n_rows(self) -> int:

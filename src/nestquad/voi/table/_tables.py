@@ -428,8 +428,7 @@ def _widened(argument: str, frame: pd.DataFrame, kind: str, notes: list[str]) ->
         return frame
     if kind in NAME_WORDS:
         fits = [c for c in values if kind_of_name(c) == kind]
-        if not fits and len(values) == 1 and not kind_of_name(values[0]):
-            fits = values
+        fits = fits or [c for c in values if len(values) == 1 and not kind_of_name(c)]
         if len(fits) != 1:
             word = {"costs": "cost", "effects": "qaly"}[kind]
             raise InputError(
