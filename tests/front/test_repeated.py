@@ -303,3 +303,22 @@ def test_it_is_shown_in_a_notebook():
 
 def test_every_case_has_an_exact_value():
     assert {name for name in CASES if CASES[name]().exact is None} == set()
+
+
+@pytest.mark.parametrize("method", ["auto", "nmc"])
+@pytest.mark.parametrize("size", [1e-160, 1e160])
+def test_sizes_out_of_range_are_refused(size, method):
+    """Squares of values would be zero or infinite, and f of a level takes values as they are."""
+    laws = [nq.Normal(), lambda y0: nq.Normal(y0, 1.0), lambda y0, y1: nq.Normal(y1, 1.0)]
+    problem = nq.RepeatedExpectation(laws, lambda y, y0, y1: size * y[..., 0], [np.abs, np.abs])
+    with pytest.raises(nq.EvaluationError, match="another unit"):
+        nq.estimate(problem, budget=500, method=method, rng=0)
+
+
+def test_errors_name_the_level():
+    laws = [nq.Normal(), lambda y0: nq.Normal(y0, 1.0), lambda y0, y1: nq.Normal(y1, 1.0)]
+    problem = nq.RepeatedExpectation(
+        laws, lambda y, y0, y1: y[..., 0], [lambda j, y0: j + y0, None]
+    )
+    with pytest.raises(nq.EvaluationError, match=r"^f\[0\] returned an array of shape"):
+        nq.estimate(problem, budget=500, rng=0)

@@ -73,6 +73,16 @@ def test_a_good_proxy_passes():
     assert "within the 95 % intervals" in report.verdict
 
 
+def test_a_proxy_of_the_same_law_is_inside_by_the_error_of_its_own_measures():
+    """−J has the law of J, computed at other θ."""
+    report = risk.validate(problem(), lambda t: -t[:, 0] - t[:, 1], budget=1500, rng=0)
+    assert report.is_good
+    assert (report.proxy_error > 0).all()
+    assert (report.proxy_error < 1e-3 * report.proxy).all()
+    assert any("learned" in note for note in report.notes)
+    assert not report.diagnosis.is_good
+
+
 def test_given_scenarios_are_validated():
     theta = np.random.default_rng(0).standard_normal((2000, 2))
     given = nq.NestedExpectation(nq.Empirical(theta), nq.Normal(), loss)
@@ -127,6 +137,9 @@ def test_factors_are_checked():
     frame, _ = table(100, 2, 0)
     with pytest.raises(nq.InputError, match="no column 'volatility'"):
         risk.from_table(frame, factors=["volatility"])
+    for names in ([], ["rate", "rate"]):
+        with pytest.raises(nq.InputError, match="different columns"):
+            risk.from_table(frame, factors=names)
     varying = {**frame, "rate": np.arange(200.0)}
     with pytest.raises(nq.InputError, match="one value of a factor"):
         risk.from_table(varying, factors=["rate"])

@@ -164,9 +164,9 @@ class ValidationReport(RiskReport):
         yield page_grid(*cells_of(self._said()), "Measures of the loss J, corrected by fresh draws")
         yield paragraphs(
             [
-                "J is the expected loss given the scenario. Corrected measures are those of the "
-                "proxy's law after its errors were observed in pairs of fresh draws, which the "
-                "proxy was not fitted to."
+                "J is the expected loss given the scenario. Corrected measures are those of a law "
+                "of J (of the proxy, or of a learned model where that is nearer) after its errors "
+                "were observed in pairs of fresh draws, to which neither was fitted."
             ]
         )
         lines = {
@@ -246,19 +246,17 @@ def validate(
     model = state.models[-1] if check is None else method.proxy_of(state.models, check)
     kept = isinstance(state.model, ProxyModel)
     base = "the proxy" if kept else "a model learned from the other evaluations"
+    corrected = state.laws[0]
+    share = corrected.unexplained / max(corrected.unexplained + corrected.variance, 1e-300)
     notes = (
-        f"the corrected law is that of {base}, which is nearer to J at {state.n_pairs:,} pairs of "
-        "fresh draws, most of them where the measures look, and moved by their residuals",
-        *state.details,
+        f"{state.n_pairs:,} pairs of fresh draws, most of them where the measures look, correct "
+        f"the law of {base}: it is the nearer to J there, and leaves {share:.2g} of its variance "
+        "unexplained",
         *found.diagnostics["notes"],
     )
     predicted = model.mean(dense.uniform)[:, 0]
-    alone = LawOfJ.of_model(predicted, dense.weights, dense.owner, state.laws[0].dim)
-    laws = [WeightedSample(alone.m, mass, alone.steps) for mass in alone.mass]
-    replicates = np.stack([targets.values(one) for one in laws], axis=1)
-    errors = np.zeros(len(replicates))
-    if len(laws) > 1:  # given scenarios are all there are
-        errors = np.linalg.norm(replicate_errors(replicates), axis=1)
+    alone = LawOfJ.of_model(predicted, dense.weights, dense.owner, corrected.dim)
+    value, errors = _measured(alone, targets)
     diagnosis = None
     if check is not None and isinstance(model, ProxyModel) and model.own is not None:
         draws, predicted = state.draws, model.mean(state.draws.uniform)
@@ -277,8 +275,17 @@ def validate(
         found,
         targets.keys,
         notes,
-        distribution=LossDistribution(state.laws[0]),
-        proxy=targets.values(alone.center),
+        distribution=LossDistribution(corrected),
+        proxy=value,
         proxy_error=errors,
         diagnosis=diagnosis,
     )
+
+
+def _measured(law: LawOfJ, targets: Targets) -> tuple[Array, Array]:
+    """Measures (k,) of a law of predictions, and their standard errors by replicates of θ."""
+    value = targets.values(law.center)
+    if len(law.mass) == 1:  # given scenarios are all there are
+        return value, np.zeros_like(value)
+    each = [targets.values(WeightedSample(law.m, mass, law.steps)) for mass in law.mass]
+    return value, np.linalg.norm(replicate_errors(np.stack(each, axis=1)), axis=1)
