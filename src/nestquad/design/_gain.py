@@ -25,6 +25,7 @@ from nestquad.design._learned import (
     Learned,
     Population,
     Regressed,
+    Shared,
     Utility,
     Variance,
     control_weights,
@@ -79,12 +80,10 @@ class Gain(Estimate):
     """Estimate of the expected utility of a design.
 
     `replicates` (R,) are answers of independent randomizations; their spread is the error bar.
-    Designs with the same seed share the random numbers of each replicate. `mixtures` of the
-    proposals are starts for similar designs.
+    Designs with the same seed share the random numbers of each replicate.
     """
 
     replicates: Array | None = field(default=None, repr=False)
-    mixtures: tuple[Any, ...] = field(default=(), repr=False)
 
     @property
     def is_bound(self) -> bool:
@@ -125,7 +124,7 @@ def eig(
     rng: RNGLike = None,
     executor: Executor | None = None,
     progress: ProgressLike = False,
-    like: Gain | None = None,
+    like: Shared | None = None,
 ) -> Gain:
     """Expected information gain of an experiment under a design, in nats.
 
@@ -150,8 +149,7 @@ def eig(
     executor, progress
         As in `nestquad.estimate`.
     like
-        The answer of a similar design, whose proposal is the start of this one: it saves time, and
-        errors of both are more alike.
+        Random numbers and fits shared with other designs; `compare` sets it.
 
     Returns
     -------
@@ -289,7 +287,7 @@ class Run:
     rng: RNGLike = None
     executor: Executor | None = None
     progress: ProgressLike = False
-    like: Gain | None = None
+    like: Shared | None = None
 
     def __post_init__(self) -> None:
         check_experiment(self.experiment)
@@ -301,7 +299,7 @@ class Run:
         if not number("simulations", self.most, expected, above=511).is_integer():
             raise InputError("simulations", repr(self.simulations), expected)
         if self.like is not None:
-            instance("like", self.like, Gain, "the answer of eig for another design, or None")
+            instance("like", self.like, Shared, "set by compare, or None")
         self.budget = check_limits(self.budget, self.tol, self.rtol, self.max_seconds)
         goals = (self.budget, self.tol, self.rtol, self.max_seconds)
         if self.experiment.log_prob is not None and all(goal is None for goal in goals):
@@ -331,8 +329,8 @@ class Run:
             exact = self._enumerated(stream)
             if exact is not None:
                 return exact
-        starts = () if self.like is None else self.like.mixtures
-        learned = learn(self.experiment, self.design, int(self.most), stream, self.schedule, starts)
+        fit = learn if self.like is None else self.like.learn
+        learned = fit(self.experiment, self.design, int(self.most), stream, self.schedule)
         self._prepare(make(learned))
         gain = self._bound(LOWER_BOUND)
         if self.experiment.log_prob is not None:
@@ -537,7 +535,6 @@ class Run:
             replace(
                 population,
                 learned=rival.utility.learned,
-                ratios=0.0 * population.ratios,
                 log_q=0.0 * population.log_q,
             )
             for population in self.populations
@@ -574,7 +571,8 @@ class Run:
             if self.schedule.left <= 0.0 and (replicate > 0 or index > 0):
                 return False
             try:
-                answer = self._nested(population.rows(n, index), n_inner, (replicate, index))
+                rows = population.rows(n, index, self.utility.more)
+                answer = self._nested(rows, n_inner, (replicate, index))
             except OutOfTimeError:
                 return False
             if answer.sample is None or answer.status == "time":
@@ -691,7 +689,6 @@ class Run:
             method="importance" if self._has_proposal else "prior",
             status=status,
             warnings=tuple(warned),
-            mixtures=self.utility.learned.mixtures,
             diagnostics={
                 **self._diagnostics(),
                 "effective_sample_size": whole.size,
@@ -754,7 +751,6 @@ class Run:
             method=LOWER_BOUND,
             status=status,
             warnings=self.utility.learned.notes,
-            mixtures=self.utility.learned.mixtures,
             diagnostics={**self._diagnostics(), "notes": [note]},
         )
 

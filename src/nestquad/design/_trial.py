@@ -37,6 +37,9 @@ class Claim:
 
     bound = pairs
 
+    def more(self, y: Array) -> tuple[Array, ...]:
+        return ()
+
     def g(self, x: Array, rows: Array) -> Array:
         ((latent, log_w, _, _),) = self.learned.weighted(x, rows)
         flat = latent.reshape(-1, latent.shape[-1])
