@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import logsumexp, ndtr, ndtri
@@ -126,7 +126,7 @@ class Learned:
             for block, start, size, mix in zip(self.blocks, starts, sizes, mixing, strict=False):
                 center = latent[:, block.own] if near else None
                 part = u[..., start : start + size]
-                parts.append(block.proposal.draws(block.data(latent, y), part, center, mix))
+                parts.append(block.proposal.draws(block.data(latent, y), part, mix, center))
             return np.concatenate(parts, axis=-1)
 
         return Transport(fn, dim=int(starts[-1]), batch=len(rows))
@@ -180,6 +180,13 @@ class Learned:
             parts.append((latent, np.clip(log_w, -_LARGEST, _LARGEST), log_r, log_q))
         return parts
 
+    def at(self, latent: Array, y: Array, mixing: Sequence[Array]) -> list[Array]:
+        """Logs (n, 3) of each block at θ: prior − sampled law, q, and the density of the data."""
+        return [
+            block.proposal.at(latent[:, block.own], block.data(latent, y), mix)
+            for block, mix in zip(self.blocks, mixing, strict=True)
+        ]
+
     def order(self, n: int, replicate: int) -> Any:
         """Simulations of one replicate from the rarest data to the most frequent."""
         if (n, replicate) not in self.orders:
@@ -191,8 +198,8 @@ class Learned:
         stream = self.stream.child(2, replicate)
         u = Sobol().uniforms(stream, self.experiment.dim, (0, 1), (0, n))[0]
         latent, y = self.experiment.simulated(u, self.design)
-        at = [b.proposal.at(latent[:, b.own], b.data(latent, y)) for b in self.blocks]
-        _, log_q, log_evidence = np.moveaxis(np.array(at), -1, 0)
+        own = [block.proposal.mixing(block.data(latent, y)) for block in self.blocks]
+        _, log_q, log_evidence = np.moveaxis(np.array(self.at(latent, y, own)), -1, 0)
         order = np.argsort(log_evidence[0], kind="stable")
         if self.anchors:
             order = self.anchors[len(self.anchors) // 2].order(n, replicate)
@@ -251,10 +258,7 @@ class Population:
         latent, y, learned = self.latent[at], self.y[at], self.learned
         truth = learned.at_truth(latent, y)
         mixing = learned.mixing(ndtr(self.drivers[at]), latent, y)
-        ratios = [
-            block.proposal.at(latent[:, block.own], block.data(latent, y), mix)[:, 0]
-            for block, mix in zip(learned.blocks, mixing, strict=True)
-        ]
+        ratios = [part[:, 0] for part in learned.at(latent, y, mixing)]
         return np.column_stack([latent, y, *ratios, *mixing, *more(y), truth, weight])
 
 
@@ -277,25 +281,32 @@ def control_weights(z: Array) -> Array:
     return np.asarray(1.0 / n - (x - center) @ np.linalg.solve(gram, center))
 
 
-class Utility(Protocol):
+@dataclass(frozen=True, eq=False)
+class Utility:
     """Expected utility of an experiment: simulated term, and outputs of the nested correction.
 
     `f` maps posterior means of `g` to the correction, the discrepancy between simulated pairs and
-    likelihoods, the effective sample size and the share of missed posteriors, each (T,).
+    likelihoods, and the effective sample size, each (T,). `more` are further columns of the rows of
+    data. The jackknife removes a bias where f is `smooth`.
     """
 
-    @property
-    def learned(self) -> Learned: ...
+    learned: Learned
+    smooth: ClassVar[bool] = True
 
-    def pairs(self, population: Population) -> Array: ...
+    def pairs(self, population: Population) -> Array:
+        raise NotImplementedError
 
-    def bound(self, population: Population) -> Array: ...
+    def bound(self, population: Population) -> Array:
+        return self.pairs(population)
 
-    def more(self, y: Array) -> Sequence[Array]: ...
+    def more(self, y: Array) -> Sequence[Array]:
+        return ()
 
-    def g(self, x: Array, rows: Array) -> Array: ...
+    def g(self, x: Array, rows: Array) -> Array:
+        raise NotImplementedError
 
-    def f(self, j: Array) -> Array: ...
+    def f(self, j: Array) -> Array:
+        raise NotImplementedError
 
 
 def nested_problem(utility: Utility, n_columns: int, name: str) -> NestedExpectation:
@@ -323,7 +334,7 @@ def lacking(j: Array, n: int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Information:
+class Information(Utility):
     """Information gain: E[log q(θ | y) − log p(θ)] + E_y[KL(posterior ‖ q)].
 
     With normalized weights w ∝ p(y | θ) p(θ) / s(θ) and r = q(θ | y) / s(θ) of draws from s,
@@ -332,7 +343,6 @@ class Information:
     all parameters less the gain about the others given the targets.
     """
 
-    learned: Learned
     log_q: Array = field(default_factory=lambda: np.zeros(2))
 
     def pairs(self, population: Population) -> Array:
@@ -348,9 +358,6 @@ class Information:
         kept = self.learned.targets
         prior = -0.5 * len(kept) * (1.0 + np.log(2.0 * np.pi))
         return np.asarray(whole.log_marginal(population.latent, population.y, kept) - prior)
-
-    def more(self, y: Array) -> Sequence[Array]:
-        return ()
 
     def g(self, x: Array, rows: Array) -> Array:
         outputs = []
@@ -379,10 +386,12 @@ class Information:
 
 
 @dataclass(frozen=True, eq=False)
-class Regressed:
-    """Regression of payoffs or parameters h(θ) on the data: the base of other utilities."""
+class Regressed(Utility):
+    """Regression of payoffs or parameters h(θ) on the data: the base of other utilities.
 
-    learned: Learned
+    Posterior means of h have its means under q as control variate.
+    """
+
     h: Callable[[Array], Array]
     center: Array
 
@@ -399,12 +408,6 @@ class Regressed:
 
     def predicted(self, y: Array) -> Array:
         return self.summary.at(y)[0]
-
-    def bound(self, population: Population) -> Array:
-        return self.pairs(population)
-
-    def pairs(self, population: Population) -> Array:
-        raise NotImplementedError
 
     def more(self, y: Array) -> Sequence[Array]:
         """Predictions of h, and its means under q less the predictions, (T, k) each."""
@@ -427,7 +430,6 @@ class Regressed:
         return np.concatenate([w, w * w, r, w * away, r * away, constants], axis=-1)
 
     def f(self, j: Array) -> Array:
-        """Posterior means with the error of the means under q as control variate."""
         w, ww, r = np.moveaxis(j[..., :3, None], -2, 0)
         wh, rh, base, inside = np.split(j[..., 3:], 4, axis=-1)
         change = self.correction(wh / w - (rh / r - inside), base)

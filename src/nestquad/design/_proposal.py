@@ -379,11 +379,8 @@ class NormalProposal(_Conditioned):
     def log_prior_mean(self) -> float:
         return -0.5 * self.n_latent * (1.0 + LOG_2PI)
 
-    def draws(
-        self, y: Array, uniform: Array, center: Array | None = None, mixing: Array | None = None
-    ) -> Array:
+    def draws(self, y: Array, uniform: Array, mixing: Array, center: Array | None = None) -> Array:
         weights, means, _ = self._parts(y)
-        mixing = weights if mixing is None else mixing
         z = self._drawn(mixing, means, uniform)
         if center is not None:
             near = np.arange(z.shape[1])[int((1.0 - _NEAR) * z.shape[1]) :]
@@ -395,9 +392,8 @@ class NormalProposal(_Conditioned):
         columns = [log_prior - sampled, log_q - sampled, log_q]
         return np.concatenate([z, np.stack(columns, axis=-1)], axis=-1)
 
-    def at(self, latent: Array, y: Array, mixing: Array | None = None) -> Array:
+    def at(self, latent: Array, y: Array, mixing: Array) -> Array:
         weights, means, log_evidence = self._parts(y)
-        mixing = weights if mixing is None else mixing
         log_prior, log_q, sampled = self._sampled(latent[:, None], weights, means, mixing)
         return np.concatenate([log_prior - sampled, log_q, log_evidence[:, None]], axis=1)
 
@@ -489,9 +485,7 @@ class PriorProposal:
     def mixing(self, y: Array) -> Array:
         return np.zeros((len(y), 0))
 
-    def draws(
-        self, y: Array, uniform: Array, center: Array | None = None, mixing: Array | None = None
-    ) -> Array:
+    def draws(self, y: Array, uniform: Array, mixing: Array, center: Array | None = None) -> Array:
         z = ndtri(np.broadcast_to(uniform, (len(y), *uniform.shape[1:])))
         logs = np.zeros((*z.shape[:-1], 3))
         if center is not None:
@@ -500,7 +494,7 @@ class PriorProposal:
             logs[..., :2] -= (log_near(z, center, log_normal(z)) - log_normal(z))[..., None]
         return np.concatenate([z, logs], axis=-1)
 
-    def at(self, latent: Array, y: Array, mixing: Array | None = None) -> Array:
+    def at(self, latent: Array, y: Array, mixing: Array) -> Array:
         return np.zeros((len(y), 3))
 
     def expected(self, h: Callable[[Array], Array], y: Array, uniform: Array) -> Array:
@@ -544,9 +538,7 @@ class SampleProposal(_Conditioned):
     def base_dim(self) -> int:
         return 1
 
-    def draws(
-        self, y: Array, uniform: Array, center: Array | None = None, mixing: Array | None = None
-    ) -> Array:
+    def draws(self, y: Array, uniform: Array, mixing: Array, center: Array | None = None) -> Array:
         u, parts = np.broadcast_to(uniform[..., 0], (len(y), uniform.shape[1])), []
         for i in range(0, len(y), _ROWS):
             log_q, chance = self._sampled(y[i : i + _ROWS])
@@ -560,7 +552,7 @@ class SampleProposal(_Conditioned):
             parts.append(np.stack([index.astype(float), *logs], axis=-1))
         return np.concatenate(parts)
 
-    def at(self, latent: Array, y: Array, mixing: Array | None = None) -> Array:
+    def at(self, latent: Array, y: Array, mixing: Array) -> Array:
         parts = []
         for i in range(0, len(y), _ROWS):
             log_q, chance = self._sampled(y[i : i + _ROWS])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from nestquad._typing import Array, RNGLike
 from nestquad.design._compare import Criterion, DesignComparison, compare, label_of
 from nestquad.design._experiment import Experiment, check_experiment
 from nestquad.design._gain import Gain, Run, eig, student
-from nestquad.design._learned import Learned, Population
+from nestquad.design._learned import Population, Regressed
 from nestquad.errors import InputError
 from nestquad.plots import axes_or_new
 from nestquad.points import Sobol, Stream
@@ -25,31 +25,17 @@ Make = Callable[[int], tuple[Experiment, Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Claim:
+class Claim(Regressed):
     """Probability over the data that P(claim | y) exceeds a level: a utility without bound."""
 
-    learned: Learned
-    claim: Callable[[Array], Array]
     level: float
+    smooth: ClassVar[bool] = False
 
     def pairs(self, population: Population) -> Array:
         return np.zeros(len(population.y))
 
-    bound = pairs
-
-    def more(self, y: Array) -> tuple[Array, ...]:
-        return ()
-
-    def g(self, x: Array, rows: Array) -> Array:
-        ((latent, log_w, _, _),) = self.learned.weighted(x, rows)
-        flat = latent.reshape(-1, latent.shape[-1])
-        holds = self.claim(self.learned.experiment.theta(flat)).reshape(latent.shape[:-1])
-        w = np.exp(log_w)
-        return np.stack([w, w * w, w * holds], axis=-1)
-
-    def f(self, j: Array) -> Array:
-        success = (j[..., 2] > self.level * j[..., 0]).astype(float)
-        return np.stack([success, 0.0 * success, j[..., 0] ** 2 / j[..., 1]], axis=-1)
+    def correction(self, shift: Array, predicted: Array) -> Array:
+        return np.asarray((shift + predicted)[..., 0] > self.level, dtype=float)
 
 
 def assurance(
@@ -101,10 +87,10 @@ def assurance(
         chosen = claim
 
         def holds(theta: Array) -> Array:
-            return experiment.called("claim", chosen, theta)
+            return experiment.called("claim", chosen, theta)[:, None]
 
         run = Run.for_utility(experiment, design, settings)
-        return run.solve(lambda learned: Claim(learned, holds, level))
+        return run.solve(lambda learned: Claim(learned, holds, np.zeros(1), level))
     stream = Stream.from_rng(settings.get("rng"))
     n = int(settings.get("simulations") or 2**16) // _REPLICATES
     answers = []
