@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ from scipy.stats import binom, norm
 
 import nestquad as nq
 from nestquad import design
+from nestquad.clock import use_clock
 from studies.design import problems, rivals
 from studies.quadrature import normal_nodes
 
@@ -149,33 +151,37 @@ def _waves() -> problems.Case:
     return problems.Case(experiment, times, float(np.concatenate(gains).mean()))
 
 
+_RIVALS = ("nmc", "laplace is", "pyro nmc")
+
+
+def _at_seconds(rival: str, name: str, case: problems.Case, limit: float, seed: int) -> float:
+    """Error of the largest run of a rival within a CPU time; NaN where it is not written."""
+    if rival.startswith("pyro") and (name == "waves" or not rivals.fits(rival, name, 1e4)):
+        return math.nan
+    budget, spent, value = 30_000, 0.0, math.nan
+    while spent < 0.5 * limit and budget < 2e8:
+        started = time.process_time()
+        value = float(rivals.run(rival, name, case, budget, seed).value)
+        spent = time.process_time() - started
+        budget = int(budget * min(max(0.9 * limit / max(spent, 1e-3), 1.5), 30.0))
+    return abs(value - case.exact)
+
+
 def seconds(limits: tuple[float, ...], seeds: tuple[int, ...]) -> None:
-    """Print mean errors of nestquad, nested Monte Carlo and Laplace at equal seconds."""
+    """Print mean errors of nestquad and of rivals at equal CPU seconds."""
     cases = {name: problems.case(name) for name in ("linear", "psychometric", "pharmacokinetics")}
     cases["waves"] = _waves()
-    print("| problem | seconds | nestquad | half-width | nested Monte Carlo | Laplace |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    print("| problem | CPU s | nestquad | half-width | nested Monte Carlo | Laplace | Pyro nmc |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for (name, case), limit in itertools.product(cases.items(), limits):
-        errors: dict[str, list[float]] = {"nestquad": [], "nmc": [], "laplace is": []}
-        halves = []
+        rows = []
         for seed in seeds:
-            est = design.eig(case.experiment, case.design, max_seconds=limit, rng=seed)
-            errors["nestquad"].append(abs(float(est.value) - case.exact))
-            halves.append(float(est.half_width))
-            for rival in ("nmc", "laplace is"):
-                budget, spent = 30_000, 0.0
-                while spent < 0.5 * limit and budget < 2e8:  # the largest run within the time
-                    started = time.perf_counter()
-                    found = rivals.run(rival, name, case, budget, seed)
-                    spent = time.perf_counter() - started
-                    budget = int(budget * min(max(0.9 * limit / max(spent, 1e-3), 1.5), 30.0))
-                errors[rival].append(abs(float(found.value) - case.exact))
-        means = [float(np.mean(errors[one])) for one in errors]
-        print(
-            f"| {name} | {limit:g} | {means[0]:.1e} | {np.mean(halves):.1e} | {means[1]:.1e} | "
-            f"{means[2]:.1e} |",
-            flush=True,
-        )
+            with use_clock(time.process_time):
+                est = design.eig(case.experiment, case.design, max_seconds=limit, rng=seed)
+            others = [_at_seconds(rival, name, case, limit, seed) for rival in _RIVALS]
+            rows.append([abs(float(est.value) - case.exact), float(est.half_width), *others])
+        cells = ["–" if math.isnan(x) else f"{x:.1e}" for x in np.mean(rows, axis=0)]
+        print(f"| {name} | {limit:g} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

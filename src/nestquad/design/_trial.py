@@ -13,7 +13,7 @@ from nestquad._checks import listed, number, shown
 from nestquad._typing import Array, RNGLike
 from nestquad.design._compare import Criterion, DesignComparison, compare, label_of
 from nestquad.design._experiment import Experiment, check_experiment
-from nestquad.design._gain import Gain, Run, eig, student
+from nestquad.design._gain import Gain, Run, eig
 from nestquad.design._learned import Population, Regressed
 from nestquad.errors import InputError
 from nestquad.plots import axes_or_new
@@ -100,18 +100,14 @@ def assurance(
         if wins.shape != (n,):
             raise InputError("success", f"shape {wins.shape}", f"shape ({n},) for {n} data")
         answers.append(float(wins.mean()))
-    values = np.array(answers)
-    return Gain(
-        value=float(values.mean()),
-        std_error=float(values.std(ddof=1) / np.sqrt(len(values)) * student(len(values))),
+    return Gain.of(
+        np.array(answers),
         n_evaluations=0,
-        n_outer=n * len(values),
+        n_outer=n * _REPLICATES,
         n_inner=1,
         method="simulation",
         problem=experiment.name or "assurance",
-        dof=len(values) - 1,
-        replicates=values,
-        diagnostics={"simulations": n * len(values), "notes": []},
+        diagnostics={"simulations": n * _REPLICATES, "notes": []},
     )
 
 
@@ -223,31 +219,24 @@ def sample_size(
             break
         tried = sorted([*tried, middle])
     halves = np.array([NORMAL_95 * float(est.std_error) for est in curve.estimates])
-    known_sizes = [int(n) for n in curve.labels]
-    ends = [
-        _crossing(known_sizes, curve.values + shift, target) for shift in (halves, 0.0, -halves)
-    ]
-    first, n, last = ends
-    if n is None:
+    sizes = [int(n) for n in curve.labels]
+    first, n, last = (
+        _crossing(sizes, curve.values + shift, target) for shift in (halves, 0.0, -halves)
+    )
+    if np.isinf(n):
         raise InputError(
             "target",
             f"{target:g}",
             f"at most {curve.values.max():.4g}, the value of the largest size {high}",
         )
-    return SampleSize(n, first or low, last or high, float(target), curve)
+    return SampleSize(int(n), int(first), int(min(last, high)), float(target), curve)
 
 
-def _crossing(sizes: Sequence[int], values: Array, target: float) -> int | None:
-    """Smallest size whose value, interpolated in log n, reaches the target; None if none does."""
-    values = np.maximum.accumulate(values)
-    if values[-1] < target:
-        return None
-    if values[0] >= target:
-        return int(sizes[0])
-    at = int(np.searchsorted(values, target))
-    x0, x1 = np.log(sizes[at - 1]), np.log(sizes[at])
-    share = (target - values[at - 1]) / max(values[at] - values[at - 1], 1e-300)
-    return int(np.ceil(np.exp(x0 + share * (x1 - x0)) - 1e-9))
+def _crossing(sizes: Sequence[int], values: Array, target: float) -> float:
+    """Smallest size whose value, interpolated in log n, reaches the target; infinity if none."""
+    rising = np.maximum.accumulate(values) + 1e-12 * np.arange(len(values))
+    at = np.interp(target, rising, np.log(sizes), right=np.inf)
+    return float(np.ceil(np.exp(at) - 1e-9))
 
 
 @dataclass(frozen=True, eq=False)
