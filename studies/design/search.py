@@ -1,7 +1,7 @@
-"""Regret of `design.optimize` on random problems, and errors of `design.eig` at equal seconds.
+"""Regret of `design.optimize` on random problems, errors at equal seconds, and differences.
 
-``python -m studies.design.search regret`` and ``… seconds`` print tables in Markdown. Odd seeds
-report, even seeds are to develop on.
+``python -m studies.design.search regret``, ``… seconds`` and ``… differences`` print tables in
+Markdown. Odd seeds report, even seeds are to develop on.
 """
 
 from __future__ import annotations
@@ -184,14 +184,66 @@ def seconds(limits: tuple[float, ...], seeds: tuple[int, ...]) -> None:
         print(f"| {name} | {limit:g} | {' | '.join(cells)} |", flush=True)
 
 
+def _neighbors() -> dict[str, tuple[design.Experiment, list[Any]]]:
+    """Ten designs in a row of three experiments with smooth data and one with counts."""
+    counts, ends = problems.case("psychometric"), np.linspace(0.8, 1.6, 10)
+    return {
+        "one blood time": (problems._drug(1), [np.array([t]) for t in np.linspace(1.0, 6.0, 10)]),
+        "five blood times": (problems._drug(5), [problems._PK_TIMES * x for x in ends]),
+        "linear": (
+            problems.case("linear").experiment,
+            [problems.case("linear").design * x for x in ends],
+        ),
+        "psychometric": (counts.experiment, [counts.design + x for x in np.linspace(0.0, 1.0, 10)]),
+    }
+
+
+def differences(seeds: tuple[int, ...]) -> None:
+    """Print bars of differences of neighboring designs over bars of single ones, and decisions."""
+    print("| ten designs, 2,000 likelihoods each | bar of a difference over a single bar | CPU s |")
+    print("| --- | ---: | ---: |")
+    for name, (experiment, designs) in _neighbors().items():
+        ratios, started = [], time.process_time()
+        for seed in seeds:
+            found = design.compare(experiment, designs, budget=20_000, rng=seed)
+            bars = [float(est.std_error) for est in found.estimates]
+            ratios += [found.difference(i, i + 1).std_error / bars[i] for i in range(9)]
+        spent = (time.process_time() - started) / len(seeds)
+        print(f"| {name} | {np.median(ratios):.2f} | {spent:.1f} |", flush=True)
+    print("\n| a decision, likelihoods | mean error | half-width |\n| --- | ---: | ---: |")
+    sd = 0.5
+    line = design.Experiment(
+        prior=nq.Normal(np.zeros(2)),
+        log_prob=lambda y, t, d: norm.logpdf(y, t.sum(axis=-1, keepdims=True), sd)[..., 0],
+        simulate=lambda t, e, d: t.sum(axis=-1, keepdims=True) + sd * e,
+        noise=nq.Normal(),
+    )
+    # The posterior mean of the sum has variance 4 / (2 + sd²), and E max(X, 0) = sd(X) / √(2π).
+    exact = math.sqrt(4.0 / (2.0 + sd**2) / (2.0 * math.pi))
+
+    def payoff(theta: np.ndarray) -> np.ndarray:
+        total = theta.sum(axis=-1)
+        return np.stack([total, np.zeros_like(total)], axis=-1)
+
+    for budget in (5_000, 50_000):
+        answers = [
+            design.decision_value(line, None, payoff, budget=budget, rng=seed) for seed in seeds
+        ]
+        error = np.mean([abs(float(est.value) - exact) for est in answers])
+        half = np.mean([float(est.half_width) for est in answers])
+        print(f"| {budget:,} | {error:.1e} | {half:.1e} |")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table", choices=("regret", "seconds"))
+    parser.add_argument("table", choices=("regret", "seconds", "differences"))
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--last", type=int, default=105)
     parser.add_argument("--budget", type=int, default=5000)
     args = parser.parse_args()
     if args.table == "regret":
         regret(args.first, args.last, args.budget)
-    else:
+    elif args.table == "seconds":
         seconds((1.0, 2.0, 10.0), (1,))
+    else:
+        differences((1, 3, 5))
