@@ -1,13 +1,14 @@
-"""Regret of `design.optimize` on random problems, and errors of `design.eig` at equal seconds.
+"""Regret of `design.optimize` on random problems, errors at equal seconds, and differences.
 
-``python -m studies.design.search regret`` and ``… seconds`` print tables in Markdown. Odd seeds
-report, even seeds are to develop on.
+``python -m studies.design.search regret``, ``… seconds`` and ``… differences`` print tables in
+Markdown. Odd seeds report, even seeds are to develop on.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ from scipy.stats import binom, norm
 
 import nestquad as nq
 from nestquad import design
+from nestquad.clock import use_clock
 from studies.design import problems, rivals
 from studies.quadrature import normal_nodes
 
@@ -149,43 +151,99 @@ def _waves() -> problems.Case:
     return problems.Case(experiment, times, float(np.concatenate(gains).mean()))
 
 
+_RIVALS = ("nmc", "laplace is", "pyro nmc")
+
+
+def _at_seconds(rival: str, name: str, case: problems.Case, limit: float, seed: int) -> float:
+    """Error of the largest run of a rival within a CPU time; NaN where it is not written."""
+    if rival.startswith("pyro") and (name == "waves" or not rivals.fits(rival, name, 1e4)):
+        return math.nan
+    budget, spent, value = 30_000, 0.0, math.nan
+    while spent < 0.5 * limit and budget < 2e8:
+        started = time.process_time()
+        value = float(rivals.run(rival, name, case, budget, seed).value)
+        spent = time.process_time() - started
+        budget = int(budget * min(max(0.9 * limit / max(spent, 1e-3), 1.5), 30.0))
+    return abs(value - case.exact)
+
+
 def seconds(limits: tuple[float, ...], seeds: tuple[int, ...]) -> None:
-    """Print mean errors of nestquad, nested Monte Carlo and Laplace at equal seconds."""
+    """Print mean errors of nestquad and of rivals at equal CPU seconds."""
     cases = {name: problems.case(name) for name in ("linear", "psychometric", "pharmacokinetics")}
     cases["waves"] = _waves()
-    print("| problem | seconds | nestquad | half-width | nested Monte Carlo | Laplace |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    print("| problem | CPU s | nestquad | half-width | nested Monte Carlo | Laplace | Pyro nmc |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for (name, case), limit in itertools.product(cases.items(), limits):
-        errors: dict[str, list[float]] = {"nestquad": [], "nmc": [], "laplace is": []}
-        halves = []
+        rows = []
         for seed in seeds:
-            est = design.eig(case.experiment, case.design, max_seconds=limit, rng=seed)
-            errors["nestquad"].append(abs(float(est.value) - case.exact))
-            halves.append(float(est.half_width))
-            for rival in ("nmc", "laplace is"):
-                budget, spent = 30_000, 0.0
-                while spent < 0.5 * limit and budget < 2e8:  # the largest run within the time
-                    started = time.perf_counter()
-                    found = rivals.run(rival, name, case, budget, seed)
-                    spent = time.perf_counter() - started
-                    budget = int(budget * min(max(0.9 * limit / max(spent, 1e-3), 1.5), 30.0))
-                errors[rival].append(abs(float(found.value) - case.exact))
-        means = [float(np.mean(errors[one])) for one in errors]
-        print(
-            f"| {name} | {limit:g} | {means[0]:.1e} | {np.mean(halves):.1e} | {means[1]:.1e} | "
-            f"{means[2]:.1e} |",
-            flush=True,
-        )
+            with use_clock(time.process_time):
+                est = design.eig(case.experiment, case.design, max_seconds=limit, rng=seed)
+            others = [_at_seconds(rival, name, case, limit, seed) for rival in _RIVALS]
+            rows.append([abs(float(est.value) - case.exact), float(est.half_width), *others])
+        cells = ["–" if math.isnan(x) else f"{x:.1e}" for x in np.mean(rows, axis=0)]
+        print(f"| {name} | {limit:g} | {' | '.join(cells)} |", flush=True)
+
+
+def _neighbors() -> dict[str, tuple[design.Experiment, list[Any]]]:
+    """Ten designs in a row of three experiments with smooth data and one with counts."""
+    counts, ends = problems.case("psychometric"), np.linspace(0.8, 1.6, 10)
+    return {
+        "one blood time": (problems._drug(1), [np.array([t]) for t in np.linspace(1.0, 6.0, 10)]),
+        "five blood times": (problems._drug(5), [problems._PK_TIMES * x for x in ends]),
+        "linear": (
+            problems.case("linear").experiment,
+            [problems.case("linear").design * x for x in ends],
+        ),
+        "psychometric": (counts.experiment, [counts.design + x for x in np.linspace(0.0, 1.0, 10)]),
+    }
+
+
+def differences(seeds: tuple[int, ...]) -> None:
+    """Print bars of differences of neighboring designs over bars of single ones, and decisions."""
+    print("| ten designs, 2,000 likelihoods each | bar of a difference over a single bar | CPU s |")
+    print("| --- | ---: | ---: |")
+    for name, (experiment, designs) in _neighbors().items():
+        ratios, started = [], time.process_time()
+        for seed in seeds:
+            found = design.compare(experiment, designs, budget=20_000, rng=seed)
+            bars = [float(est.std_error) for est in found.estimates]
+            ratios += [found.difference(i, i + 1).std_error / bars[i] for i in range(9)]
+        spent = (time.process_time() - started) / len(seeds)
+        print(f"| {name} | {np.median(ratios):.2f} | {spent:.1f} |", flush=True)
+    print("\n| a decision, likelihoods | mean error | half-width |\n| --- | ---: | ---: |")
+    sd = 0.5
+    line = design.Experiment(
+        prior=nq.Normal(np.zeros(2)),
+        log_prob=lambda y, t, d: norm.logpdf(y, t.sum(axis=-1, keepdims=True), sd)[..., 0],
+        simulate=lambda t, e, d: t.sum(axis=-1, keepdims=True) + sd * e,
+        noise=nq.Normal(),
+    )
+    # The posterior mean of the sum has variance 4 / (2 + sd²), and E max(X, 0) = sd(X) / √(2π).
+    exact = math.sqrt(4.0 / (2.0 + sd**2) / (2.0 * math.pi))
+
+    def payoff(theta: np.ndarray) -> np.ndarray:
+        total = theta.sum(axis=-1)
+        return np.stack([total, np.zeros_like(total)], axis=-1)
+
+    for budget in (5_000, 50_000):
+        answers = [
+            design.decision_value(line, None, payoff, budget=budget, rng=seed) for seed in seeds
+        ]
+        error = np.mean([abs(float(est.value) - exact) for est in answers])
+        half = np.mean([float(est.half_width) for est in answers])
+        print(f"| {budget:,} | {error:.1e} | {half:.1e} |")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table", choices=("regret", "seconds"))
+    parser.add_argument("table", choices=("regret", "seconds", "differences"))
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--last", type=int, default=105)
     parser.add_argument("--budget", type=int, default=5000)
     args = parser.parse_args()
     if args.table == "regret":
         regret(args.first, args.last, args.budget)
-    else:
+    elif args.table == "seconds":
         seconds((1.0, 2.0, 10.0), (1,))
+    else:
+        differences((1, 3, 5))

@@ -33,7 +33,7 @@ _TARGETS = {
     "pharmacokinetics": (0.03, 0.006),
 }
 _BUDGETS = (1e3, 1e4)
-_COVERAGE, _KEPT = 0.90, 0.95
+_COVERAGE, _KEPT, _WIDEST = 0.90, 0.95, 4.0  # half-width over mean error
 _OURS, _TOLERANCE, _COMPARE = "nestquad", "nestquad tol", "nestquad compare"
 _TIMES, _IN_ALL, _REGRET = "13 blood times", 20_000, 0.01
 _RIVAL_RUNS = 2  # they show the order of magnitude
@@ -175,6 +175,7 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
             "runs": len(mine),
             "error": float(np.nanmean(errors)),
             "half": float(np.nanmedian([run.half_width for run in mine])),
+            "ratio": float(np.nanmedian([run.half_width for run in mine]) / np.nanmean(errors)),
             "coverage": float(np.mean([run.covered for run in mine])),
             "evaluations": round(float(np.mean([run.evaluations for run in mine]))),
             "seconds": float(np.median([run.seconds for run in mine])),
@@ -202,7 +203,8 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
             columns(
                 "goal = likelihoods: count; problem; runs: count; error = mean error: error; "
                 "target = to reach: cell; half = median half-width: error; "
-                "coverage = 95 % interval covers: percent; seconds = CPU: seconds; failed: count"
+                "ratio = half-width / error: number; coverage = 95 % interval covers: percent; "
+                "seconds = CPU: seconds; failed: count"
             ),
             tuple(sorted(budgets, key=lambda row: row["goal"])),
         ),
@@ -287,7 +289,9 @@ def _verdicts(
             yield Verdict.of(
                 f"mean error, {what}", f"≤ {row['target']}", f"{row['error']:.2g}", met
             )
-        met = row["coverage"] >= _COVERAGE if row["runs"] >= 20 else None
+        met = row["ratio"] <= _WIDEST if row["runs"] >= 14 else None
+        yield Verdict.of(f"half-width / error, {what}", "≤ 4", f"{row['ratio']:.2g}", met)
+        met = row["coverage"] >= _COVERAGE if row["runs"] >= 14 else None
         share = f"{100 * row['coverage']:.0f} % of {row['runs']}"
         yield Verdict.of(f"coverage, {what}", f"≥ {100 * _COVERAGE:.0f} %", share, met)
     if tolerances:

@@ -18,7 +18,16 @@ from nestquad._notebook import grid
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.design._experiment import Experiment, check_experiment
-from nestquad.design._gain import LOWER_BOUND, ROUNDING, Gain, eig, student
+from nestquad.design._gain import (
+    LOWER_BOUND,
+    ROUNDING,
+    Gain,
+    decision_value,
+    eig,
+    student,
+    variance_reduction,
+)
+from nestquad.design._learned import Shared
 from nestquad.errors import InputError, optional_module
 from nestquad.estimate import as_budget
 from nestquad.plots import INK, axes_or_new, series_styles
@@ -27,6 +36,7 @@ from nestquad.result import NORMAL_95, Estimate, plain
 
 Criterion = Callable[..., Estimate]
 
+_SHARING = (eig, variance_reduction, decision_value)  # criteria that take the setting `like`
 _DRAWS = 2**14  # of the errors, for probabilities to within 0.4 %
 _BOUND = (
     "Values are lower bounds of the gain, from a simulator without likelihood: nothing is known "
@@ -253,13 +263,14 @@ def compare(
     if len(texts) != len(rows):
         raise InputError("labels", f"{len(texts)} labels", f"one for each of {len(rows)} designs")
     stream, show = Stream.from_rng(rng), as_progress(progress)
+    known = getattr(criterion, "func", criterion) in _SHARING
+    if known and settings.get("max_seconds") is None:
+        settings["like"] = Shared(rows if experiment.log_prob is not None else ())
     if budget is not None:
         settings["budget"] = as_budget(budget) // len(rows)
     answers: list[Estimate] = []
     for i, row in enumerate(rows):
         show(i, len(rows), texts[i])
-        if criterion is eig and answers and isinstance(answers[-1], Gain):
-            settings["like"] = answers[0]
         answers.append(criterion(experiment, row, simulations=simulations, rng=stream, **settings))
     show(len(rows), len(rows), "designs")
     return DesignComparison.of(rows, answers, texts)

@@ -24,7 +24,7 @@ from nestquad.design._learned import (
     Information,
     Learned,
     Population,
-    Regressed,
+    Shared,
     Utility,
     Variance,
     control_weights,
@@ -79,12 +79,17 @@ class Gain(Estimate):
     """Estimate of the expected utility of a design.
 
     `replicates` (R,) are answers of independent randomizations; their spread is the error bar.
-    Designs with the same seed share the random numbers of each replicate. `mixtures` of the
-    proposals are starts for similar designs.
+    Designs with the same seed share the random numbers of each replicate.
     """
 
     replicates: Array | None = field(default=None, repr=False)
-    mixtures: tuple[Any, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, replicates: Array, *, std_error: float | None = None, **fields: Any) -> Gain:
+        """Mean of replicates; its error is their spread unless another is given."""
+        error = half_width(replicates) / NORMAL_95 if std_error is None else std_error
+        dof = max(len(replicates) - 1, 1)
+        return cls(float(replicates.mean()), error, dof=dof, replicates=replicates, **fields)
 
     @property
     def is_bound(self) -> bool:
@@ -125,7 +130,7 @@ def eig(
     rng: RNGLike = None,
     executor: Executor | None = None,
     progress: ProgressLike = False,
-    like: Gain | None = None,
+    like: Shared | None = None,
 ) -> Gain:
     """Expected information gain of an experiment under a design, in nats.
 
@@ -150,8 +155,7 @@ def eig(
     executor, progress
         As in `nestquad.estimate`.
     like
-        The answer of a similar design, whose proposal is the start of this one: it saves time, and
-        errors of both are more alike.
+        Random numbers and fits shared with other designs; `compare` sets it.
 
     Returns
     -------
@@ -240,6 +244,12 @@ def student(n: int) -> float:
     return float(stdtrit(n - 1, 0.975) / NORMAL_95)
 
 
+def half_width(values: Array) -> float:
+    """95 % half-width of the mean of independent replicates, by Student's t."""
+    n = len(values)
+    return float(NORMAL_95 * student(n) * np.std(values, ddof=1) / np.sqrt(n))
+
+
 @dataclass(frozen=True)
 class Turn:
     """Nested corrections of all replicates, and measurements over them."""
@@ -289,7 +299,7 @@ class Run:
     rng: RNGLike = None
     executor: Executor | None = None
     progress: ProgressLike = False
-    like: Gain | None = None
+    like: Shared | None = None
 
     def __post_init__(self) -> None:
         check_experiment(self.experiment)
@@ -301,7 +311,7 @@ class Run:
         if not number("simulations", self.most, expected, above=511).is_integer():
             raise InputError("simulations", repr(self.simulations), expected)
         if self.like is not None:
-            instance("like", self.like, Gain, "the answer of eig for another design, or None")
+            instance("like", self.like, Shared, "set by compare, or None")
         self.budget = check_limits(self.budget, self.tol, self.rtol, self.max_seconds)
         goals = (self.budget, self.tol, self.rtol, self.max_seconds)
         if self.experiment.log_prob is not None and all(goal is None for goal in goals):
@@ -331,8 +341,8 @@ class Run:
             exact = self._enumerated(stream)
             if exact is not None:
                 return exact
-        starts = () if self.like is None else self.like.mixtures
-        learned = learn(self.experiment, self.design, int(self.most), stream, self.schedule, starts)
+        fit = learn if self.like is None else self.like.learn
+        learned = fit(self.experiment, self.design, int(self.most), stream, self.schedule)
         self._prepare(make(learned))
         gain = self._bound(LOWER_BOUND)
         if self.experiment.log_prob is not None:
@@ -362,7 +372,7 @@ class Run:
                 return None
             answers = table.gains(size, SETTINGS.replicates, stream)
             self.checked += size * SETTINGS.replicates * n
-            error = self._half_width(answers)
+            error = half_width(answers)
             if 0.0 < self.goal(float(answers.mean())) < error:
                 return None
         spent = self.checked - N_CHECKED
@@ -379,15 +389,9 @@ class Run:
 
     def _gain(self, answers: Array, error: float, **fields: Any) -> Gain:
         """Answer with the mean of replicates."""
-        return Gain(
-            value=float(answers.mean()),
-            std_error=error,
-            seconds=self.schedule.elapsed,
-            problem=self.experiment.name or "information gain",
-            dof=max(len(answers) - 1, 1),
-            replicates=answers,
-            **fields,
-        )
+        name = self.experiment.name or "information gain"
+        fields |= {"seconds": self.schedule.elapsed, "problem": name}
+        return Gain.of(answers, std_error=error, **fields)
 
     def _prepare(self, utility: Utility) -> None:
         """Simulate the populations of all replicates."""
@@ -472,13 +476,9 @@ class Run:
     def _answers(self) -> Array:
         return np.asarray(self.pairs + Turn.pooled(self.turns).values)
 
-    def _half_width(self, values: Array) -> float:
-        n = len(values)
-        return float(NORMAL_95 * student(n) * np.std(values, ddof=1) / np.sqrt(n))
-
     def _met(self) -> bool:
         asked = self.goal(float(self._answers.mean()))
-        return 0.0 < self._half_width(self._answers) <= 0.9 * asked
+        return 0.0 < half_width(self._answers) <= 0.9 * asked
 
     def _add_simulations(self) -> None:
         """Four times the simulations where their average alone misses the tolerance."""
@@ -486,7 +486,7 @@ class Run:
         n = 4 * self.n_base
         if self.simulations is not None or self.max_seconds is not None or not asked:
             return
-        if self._half_width(self.pairs) > 0.7 * asked and n <= SETTINGS.most_base:
+        if half_width(self.pairs) > 0.7 * asked and n <= SETTINGS.most_base:
             learned, self.n_base = self.utility.learned, n
             self.populations = [learned.population(n, r) for r in range(self.n_replicates)]
             self.pairs = self._means(self.utility.pairs)
@@ -497,10 +497,10 @@ class Run:
         inner, each = last.n_inner, self.utility.learned.each
         n = float(min(SETTINGS.most_data, self._affordable(inner)))
         if asked := self.goal(float(self._answers.mean())):
-            if self._half_width(self.pairs) > asked:  # likelihoods cannot help
+            if half_width(self.pairs) > asked:  # likelihoods cannot help
                 return 0, inner
-            left = max(asked**2 - self._half_width(self.pairs) ** 2, 0.1 * asked**2)
-            ratio = SETTINGS.margin * self._half_width(whole.values) ** 2 / left
+            left = max(asked**2 - half_width(self.pairs) ** 2, 0.1 * asked**2)
+            ratio = SETTINGS.margin * half_width(whole.values) ** 2 / left
             n = min(n, max(whole.n_data * (ratio - 1.0), 0.5 * whole.n_data))
         if self.max_seconds is not None:
             share = self.schedule.step_share if step == 0 else SETTINGS.margin**-1
@@ -537,7 +537,6 @@ class Run:
             replace(
                 population,
                 learned=rival.utility.learned,
-                ratios=0.0 * population.ratios,
                 log_q=0.0 * population.log_q,
             )
             for population in self.populations
@@ -574,7 +573,8 @@ class Run:
             if self.schedule.left <= 0.0 and (replicate > 0 or index > 0):
                 return False
             try:
-                answer = self._nested(population.rows(n, index), n_inner, (replicate, index))
+                rows = population.rows(n, index, self.utility.more)
+                answer = self._nested(rows, n_inner, (replicate, index))
             except OutOfTimeError:
                 return False
             if answer.sample is None or answer.status == "time":
@@ -612,8 +612,8 @@ class Run:
                     n_outer=len(rows),
                     n_inner=n_inner,
                     outer_points=points,
-                    inner_points="sobol" if isinstance(self.utility, Information) else "iid",
-                    jackknife=isinstance(self.utility, Information | Regressed),
+                    inner_points="sobol",
+                    jackknife=self.utility.smooth,
                 ),
                 budget=len(rows) * n_inner,
                 max_seconds=None if np.isinf(left) else max(left, 1e-3),
@@ -658,8 +658,8 @@ class Run:
             change = abs(float(np.mean(first.values - whole.values)))
             whole = replace(whole, missing=change / (whole.n_inner / first.n_inner) ** 0.5)
         value, n = float(answers.mean()), len(answers)
-        spread = self._half_width(answers) / NORMAL_95
-        apart, allowed = float(whole.apart.mean()), 2.0 * self._half_width(whole.apart)
+        spread = half_width(answers) / NORMAL_95
+        apart, allowed = float(whole.apart.mean()), 2.0 * half_width(whole.apart)
         routes = value + np.array([0.0, apart])
         lost = abs(apart) if abs(apart) > allowed + SETTINGS.negligible else 0.0
         warned = list(self.utility.learned.notes)
@@ -691,7 +691,6 @@ class Run:
             method="importance" if self._has_proposal else "prior",
             status=status,
             warnings=tuple(warned),
-            mixtures=self.utility.learned.mixtures,
             diagnostics={
                 **self._diagnostics(),
                 "effective_sample_size": whole.size,
@@ -720,7 +719,7 @@ class Run:
             return "converged", []
         if self.max_seconds is not None and self.schedule.left < 0.2 * self.max_seconds:
             return "time", []
-        simulated = self._half_width(self.pairs)
+        simulated = half_width(self.pairs)
         text = f"the tolerance {asked:.3g} was not met: the half-width is {half:.2g}"
         if simulated > 0.5 * half or self.budget is None:
             text += f", {simulated:.2g} of it from averages of {self.n_base * len(self.pairs):,} "
@@ -732,7 +731,7 @@ class Run:
         n = self.looked + self.utility.learned.n_fit + len(bounds) * self.n_base
         return {
             "lower_bound": float(bounds.mean()),
-            "lower_bound_error": self._half_width(bounds) / NORMAL_95,
+            "lower_bound_error": half_width(bounds) / NORMAL_95,
             "components": self.utility.learned.blocks[0].proposal.components,
             "simulations": n,
         }
@@ -747,14 +746,13 @@ class Run:
         bounds = self._means(self.utility.bound)
         return self._gain(
             bounds,
-            self._half_width(bounds) / NORMAL_95,
+            half_width(bounds) / NORMAL_95,
             n_evaluations=0 if self.experiment.log_prob is None else self.spent,
             n_outer=self.n_base * len(bounds),
             n_inner=1,
             method=LOWER_BOUND,
             status=status,
             warnings=self.utility.learned.notes,
-            mixtures=self.utility.learned.mixtures,
             diagnostics={**self._diagnostics(), "notes": [note]},
         )
 

@@ -7,13 +7,13 @@ by importance sampling from a proposal s(θ | y), and vanishes where the proposa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import logsumexp, ndtr, ndtri
 
 from nestquad._typing import Array
 from nestquad.clock import Schedule
@@ -33,6 +33,8 @@ from nestquad.points import Sobol, Stream
 from nestquad.problem import NestedExpectation
 
 N_CHECKED = 32  # pairs at which the user's functions are checked before the budget is spent
+_INSIDE = 1024  # draws of q for its means of payoffs; they cost no likelihoods
+_ANCHORS = 16  # fits whose components the draws of compared designs share
 _PILOT = 512  # simulations whose fit shows the cost of a simulation
 _PRIOR_DRAWS = 2**14  # draws of θ for the variance under the prior; they cost no simulations
 _ROWS_EACH = 8  # simulations for each control variate
@@ -60,7 +62,8 @@ class Block:
 class Learned:
     """Experiment under one design, with proposals learned from its simulations.
 
-    `pairs` are simulations of the fit, latent parameters and data.
+    `pairs` are simulations of the fit, latent parameters and data. `anchors` are fits of designs
+    that this one is compared with.
     """
 
     experiment: Experiment
@@ -72,6 +75,8 @@ class Learned:
     n_fit: int
     simulations: int
     notes: tuple[str, ...] = ()
+    anchors: tuple[Learned, ...] = ()
+    orders: dict[tuple[int, int], Any] = field(default_factory=dict)
 
     @property
     def each(self) -> int:
@@ -114,16 +119,40 @@ class Learned:
         latent, y = rows[:, : self.n_latent], rows[:, self.n_latent : self.n_latent + self.n_y]
         sizes = [block.proposal.base_dim for block in self.blocks]
         starts = np.cumsum([0, *sizes])
+        mixing = self._mixing_of(rows)
 
         def fn(u: Array) -> Array:
             parts = []
-            for block, start, size in zip(self.blocks, starts, sizes, strict=False):
+            for block, start, size, mix in zip(self.blocks, starts, sizes, mixing, strict=False):
                 center = latent[:, block.own] if near else None
                 part = u[..., start : start + size]
-                parts.append(block.proposal.draws(block.data(latent, y), part, center))
+                parts.append(block.proposal.draws(block.data(latent, y), part, mix, center))
             return np.concatenate(parts, axis=-1)
 
         return Transport(fn, dim=int(starts[-1]), batch=len(rows))
+
+    def _mixing_of(self, rows: Array) -> list[Array]:
+        """Log weights (T, K) of the components that draws of each block come from."""
+        first = self.n_latent + self.n_y + self.each
+        ends = first + np.cumsum([block.proposal.components for block in self.blocks])
+        return np.split(rows, [first, *ends.tolist()], axis=1)[1:-1]
+
+    def mixing(self, u: Array, latent: Array, y: Array) -> list[Array]:
+        """Log weights (n, K) of components of each block: means over the anchors.
+
+        The data of all designs have the same driving uniforms u.
+        """
+        own = [block.proposal.mixing(block.data(latent, y)) for block in self.blocks]
+        shapes = [part.shape for part in own]
+        tables = [
+            anchor.mixing(u, *anchor.experiment.simulated(u, anchor.design))
+            for anchor in self.anchors
+        ]
+        alike = [table for table in tables if [part.shape for part in table] == shapes] or [own]
+        return [
+            np.asarray(logsumexp(parts, axis=0) - np.log(len(alike)))
+            for parts in zip(*alike, strict=True)
+        ]
 
     def weighted(self, x: Array, rows: Array) -> list[tuple[Array, ...]]:
         """Latent parameters, log weight, log r and log q of each block; evaluates likelihoods.
@@ -151,15 +180,30 @@ class Learned:
             parts.append((latent, np.clip(log_w, -_LARGEST, _LARGEST), log_r, log_q))
         return parts
 
+    def at(self, latent: Array, y: Array, mixing: Sequence[Array]) -> list[Array]:
+        """Logs (n, 3) of each block at θ: prior − sampled law, q, and the density of the data."""
+        return [
+            block.proposal.at(latent[:, block.own], block.data(latent, y), mix)
+            for block, mix in zip(self.blocks, mixing, strict=True)
+        ]
+
+    def order(self, n: int, replicate: int) -> Any:
+        """Simulations of one replicate from the rarest data to the most frequent."""
+        if (n, replicate) not in self.orders:
+            self.orders[n, replicate] = self.population(n, replicate).order
+        return self.orders[n, replicate]
+
     def population(self, n: int, replicate: int) -> Population:
         """Simulations (n) of one replicate; no fit has used them."""
         stream = self.stream.child(2, replicate)
         u = Sobol().uniforms(stream, self.experiment.dim, (0, 1), (0, n))[0]
         latent, y = self.experiment.simulated(u, self.design)
-        at = [b.proposal.at(latent[:, b.own], b.data(latent, y)) for b in self.blocks]
-        ratios, log_q, log_evidence = np.moveaxis(np.array(at), -1, 0)
+        own = [block.proposal.mixing(block.data(latent, y)) for block in self.blocks]
+        _, log_q, log_evidence = np.moveaxis(np.array(self.at(latent, y, own)), -1, 0)
         order = np.argsort(log_evidence[0], kind="stable")
-        return Population(self, stream, ndtri(u), latent, y, ratios.T, log_q, order)
+        if self.anchors:
+            order = self.anchors[len(self.anchors) // 2].order(n, replicate)
+        return Population(self, stream, ndtri(u), latent, y, log_q, order)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +218,6 @@ class Population:
     drivers: Array
     latent: Array
     y: Array
-    ratios: Array
     log_q: Array
     order: Any
 
@@ -209,12 +252,14 @@ class Population:
         weight = 1.0 / chance[index]
         return index, weight * n / weight.sum()
 
-    def rows(self, n: int, turn: int) -> Array:
-        """Data (n, ...) of a turn: latent θ, y, ratios, likelihood at θ, weight."""
+    def rows(self, n: int, turn: int, more: Callable[[Array], Sequence[Array]]) -> Array:
+        """Data (n, ...) of a turn: latent θ, y, ratios, mixing, more, likelihood at θ, weight."""
         at, weight = self.chosen(n, turn)
-        latent, y = self.latent[at], self.y[at]
-        truth = self.learned.at_truth(latent, y)
-        return np.column_stack([latent, y, self.ratios[at], truth, weight])
+        latent, y, learned = self.latent[at], self.y[at], self.learned
+        truth = learned.at_truth(latent, y)
+        mixing = learned.mixing(ndtr(self.drivers[at]), latent, y)
+        ratios = [part[:, 0] for part in learned.at(latent, y, mixing)]
+        return np.column_stack([latent, y, *ratios, *mixing, *more(y), truth, weight])
 
 
 def control_weights(z: Array) -> Array:
@@ -236,23 +281,32 @@ def control_weights(z: Array) -> Array:
     return np.asarray(1.0 / n - (x - center) @ np.linalg.solve(gram, center))
 
 
-class Utility(Protocol):
+@dataclass(frozen=True, eq=False)
+class Utility:
     """Expected utility of an experiment: simulated term, and outputs of the nested correction.
 
     `f` maps posterior means of `g` to the correction, the discrepancy between simulated pairs and
-    likelihoods, the effective sample size and the share of missed posteriors, each (T,).
+    likelihoods, and the effective sample size, each (T,). `more` are further columns of the rows of
+    data. The jackknife removes a bias where f is `smooth`.
     """
 
-    @property
-    def learned(self) -> Learned: ...
+    learned: Learned
+    smooth: ClassVar[bool] = True
 
-    def pairs(self, population: Population) -> Array: ...
+    def pairs(self, population: Population) -> Array:
+        raise NotImplementedError
 
-    def bound(self, population: Population) -> Array: ...
+    def bound(self, population: Population) -> Array:
+        return self.pairs(population)
 
-    def g(self, x: Array, rows: Array) -> Array: ...
+    def more(self, y: Array) -> Sequence[Array]:
+        return ()
 
-    def f(self, j: Array) -> Array: ...
+    def g(self, x: Array, rows: Array) -> Array:
+        raise NotImplementedError
+
+    def f(self, j: Array) -> Array:
+        raise NotImplementedError
 
 
 def nested_problem(utility: Utility, n_columns: int, name: str) -> NestedExpectation:
@@ -280,7 +334,7 @@ def lacking(j: Array, n: int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Information:
+class Information(Utility):
     """Information gain: E[log q(θ | y) − log p(θ)] + E_y[KL(posterior ‖ q)].
 
     With normalized weights w ∝ p(y | θ) p(θ) / s(θ) and r = q(θ | y) / s(θ) of draws from s,
@@ -289,7 +343,6 @@ class Information:
     all parameters less the gain about the others given the targets.
     """
 
-    learned: Learned
     log_q: Array = field(default_factory=lambda: np.zeros(2))
 
     def pairs(self, population: Population) -> Array:
@@ -333,10 +386,12 @@ class Information:
 
 
 @dataclass(frozen=True, eq=False)
-class Regressed:
-    """Regression of payoffs or parameters h(θ) on the data: the base of other utilities."""
+class Regressed(Utility):
+    """Regression of payoffs or parameters h(θ) on the data: the base of other utilities.
 
-    learned: Learned
+    Posterior means of h have its means under q as control variate.
+    """
+
     h: Callable[[Array], Array]
     center: Array
 
@@ -354,24 +409,32 @@ class Regressed:
     def predicted(self, y: Array) -> Array:
         return self.summary.at(y)[0]
 
-    def bound(self, population: Population) -> Array:
-        return self.pairs(population)
-
-    def pairs(self, population: Population) -> Array:
-        raise NotImplementedError
+    def more(self, y: Array) -> Sequence[Array]:
+        """Predictions of h, and its means under q less the predictions, (T, k) each."""
+        law, proposal = self.learned.experiment.prior_law, self.learned.blocks[0].proposal
+        u = Sobol().uniforms(self.learned.stream.child(10), law.base_dim, (0, 1), (0, _INSIDE))
+        base, width = self.predicted(y), max(2**20 // (_INSIDE * law.base_dim), 1)
+        parts = [y[i : i + width] for i in range(0, len(y), width)]
+        means = np.concatenate([proposal.expected(self.values, part, u) for part in parts])
+        return base, means - base
 
     def g(self, x: Array, rows: Array) -> Array:
-        ((latent, log_w, _, _),) = self.learned.weighted(x, rows)
-        n, w = self.learned.n_latent, np.exp(log_w)[..., None]
-        flat = rows[..., n : n + self.learned.n_y].reshape(-1, self.learned.n_y)
-        base = self.predicted(flat).reshape(*rows.shape[:-1], -1)
-        base = np.broadcast_to(base, (*w.shape[:-1], base.shape[-1]))
-        return np.concatenate([w, w * w, w * (self.values(latent) - base), base], axis=-1)
+        """Weights, deviations of h from its prediction under both weights, and constants."""
+        ((latent, log_w, log_r, _),) = self.learned.weighted(x, rows)
+        w, r, h = np.exp(log_w)[..., None], np.exp(log_r)[..., None], self.values(latent)
+        share = self.learned.blocks[0].proposal.share
+        r = r - share * np.exp(x[..., -3, None])
+        k = h.shape[-1]
+        constants = np.broadcast_to(rows[..., -2 - 2 * k : -2], (*h.shape[:-1], 2 * k))
+        away = h - constants[..., :k]
+        return np.concatenate([w, w * w, r, w * away, r * away, constants], axis=-1)
 
     def f(self, j: Array) -> Array:
-        k = (j.shape[-1] - 2) // 2
-        change, size = self.correction(j[..., 2 : 2 + k] / j[..., :1], j[..., 2 + k :]), j[..., 0]
-        return np.stack([change, 0.0 * size, size**2 / j[..., 1]], axis=-1)
+        w, ww, r = np.moveaxis(j[..., :3, None], -2, 0)
+        wh, rh, base, inside = np.split(j[..., 3:], 4, axis=-1)
+        change = self.correction(wh / w - (rh / r - inside), base)
+        size = (w * w / ww)[..., 0]
+        return np.stack([change, 0.0 * size, size], axis=-1)
 
     def correction(self, shift: Array, predicted: Array) -> Array:
         """Correction (T,) from posterior means of h, relative to their predictions."""
@@ -413,6 +476,43 @@ class Decision(Regressed):
         rule = np.argmax(predicted + self.center, axis=-1)[..., None]
         means = shift + predicted + self.center
         return np.asarray(means.max(axis=-1) - np.take_along_axis(means, rule, axis=-1)[..., 0])
+
+
+@dataclass(eq=False)
+class Shared:
+    """Random numbers and fits shared by the estimates of several designs.
+
+    Differences of designs are well known if the error is a smooth function of the design. All fits
+    start from that of the first design, so that components of mixtures correspond. Estimates of a
+    comparison take the same simulations for the nested correction, and choose the components behind
+    their inner draws with the same weights: means over the fits of at most `_ANCHORS` designs. A
+    draw then moves with its component, and does not jump to another one.
+    """
+
+    designs: Sequence[Any] = ()
+    starts: tuple[Mixture, ...] = ()
+    anchors: tuple[Learned, ...] = ()
+
+    def learn(
+        self,
+        experiment: Experiment,
+        design: Any,
+        simulations: int,
+        stream: Stream,
+        schedule: Schedule,
+    ) -> Learned:
+        """Fit of one of the designs."""
+
+        def fitted(d: Any) -> Learned:
+            return learn(experiment, d, simulations, stream, schedule, self.starts)
+
+        if not self.starts:
+            self.starts = fitted(self.designs[0] if len(self.designs) else design).mixtures
+        if len(self.designs) and not self.anchors:
+            step = -(-len(self.designs) // _ANCHORS)
+            self.anchors = tuple(fitted(d) for d in self.designs[::step])
+        fit = next((fit for fit in self.anchors if fit.design is design), None)
+        return replace(fit or fitted(design), anchors=self.anchors)
 
 
 def _roles(

@@ -25,6 +25,7 @@ from nestquad.design._compare import (
 )
 from nestquad.design._experiment import Experiment, check_experiment
 from nestquad.design._gain import Gain, eig, variance_reduction
+from nestquad.design._learned import Shared
 from nestquad.design._linear import Linearized, exchange
 from nestquad.errors import InputError, NumericalError
 from nestquad.estimate import as_budget
@@ -321,7 +322,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.corrections: list[Correction] = []
-        self.start: Gain | None = None
+        self.shared = Shared()
         self.coarse, self.fine = (
             Linearized.of(self.experiment, n, self.stream.child(2))
             for n in (SEARCH.coarse, SEARCH.fine)
@@ -439,9 +440,7 @@ class _Search:
     def bound(self, d: Any, turn: int) -> Gain:
         """Lower bound of the gain by a proposal with mixtures, without likelihoods."""
         simulator, stream = replace(self.experiment, log_prob=None), self.stream.child(6, turn)
-        answer = eig(simulator, d, simulations=SEARCH.bounds, rng=stream, like=self.start)
-        self.start = self.start or answer
-        return answer
+        return eig(simulator, d, simulations=SEARCH.bounds, rng=stream, like=self.shared)
 
     def correct(
         self,

@@ -346,6 +346,10 @@ class _Conditioned:
     def n_latent(self) -> int:
         return int(self.conditional.law.means.shape[1])
 
+    def mixing(self, y: Array) -> Array:
+        """Log weights (T, K) of components."""
+        return self._parts(y)[0]
+
     def _parts(self, y: Array) -> tuple[Array, Array, Array]:
         """Log weights (T, K) and means (T, K, k) of components, log p(y) (T,) up to a map of y."""
         predicted, given = self.summary.at(y)
@@ -375,23 +379,28 @@ class NormalProposal(_Conditioned):
     def log_prior_mean(self) -> float:
         return -0.5 * self.n_latent * (1.0 + LOG_2PI)
 
-    def draws(self, y: Array, uniform: Array, center: Array | None = None) -> Array:
+    def draws(self, y: Array, uniform: Array, mixing: Array, center: Array | None = None) -> Array:
         weights, means, _ = self._parts(y)
-        z = self._drawn(weights, means, uniform)
+        z = self._drawn(mixing, means, uniform)
         if center is not None:
             near = np.arange(z.shape[1])[int((1.0 - _NEAR) * z.shape[1]) :]
             scale = _SCALES[near % len(_SCALES)]
             z[:, near] = center[:, None] + scale[:, None] * ndtri(uniform[:, near])
-        log_prior, log_q, sampled = self._sampled(z, weights, means)
+        log_prior, log_q, sampled = self._sampled(z, weights, means, mixing)
         if center is not None:
             sampled = log_near(z, center, sampled)
         columns = [log_prior - sampled, log_q - sampled, log_q]
         return np.concatenate([z, np.stack(columns, axis=-1)], axis=-1)
 
-    def at(self, latent: Array, y: Array) -> Array:
+    def at(self, latent: Array, y: Array, mixing: Array) -> Array:
         weights, means, log_evidence = self._parts(y)
-        log_prior, log_q, sampled = self._sampled(latent[:, None], weights, means)
+        log_prior, log_q, sampled = self._sampled(latent[:, None], weights, means, mixing)
         return np.concatenate([log_prior - sampled, log_q, log_evidence[:, None]], axis=1)
+
+    def expected(self, h: Callable[[Array], Array], y: Array, uniform: Array) -> Array:
+        """Means (T, k) of h(θ) under the mixture given y, by draws without likelihoods."""
+        weights, means, _ = self._parts(y)
+        return np.asarray(h(self._drawn(weights, means, uniform, 0.0, 1.0)).mean(axis=1))
 
     def log_marginal(self, latent: Array, y: Array, kept: tuple[int, ...]) -> Array:
         """log q (T,) of some of the parameters."""
@@ -408,13 +417,18 @@ class NormalProposal(_Conditioned):
         log_q = np.asarray(logsumexp(log_normal(white, logs) + weights, axis=-1)) + slope
         return with_share(self.share, log_q, log_normal(latent[:, kept]))
 
-    def _drawn(self, weights: Array, means: Array, uniform: Array) -> Array:
+    def _drawn(
+        self,
+        weights: Array,
+        means: Array,
+        uniform: Array,
+        share: float = PRIOR_SHARE,
+        stretch: float = STRETCH,
+    ) -> Array:
         """Draws (T, N, k): the first uniform chooses a component and drives the first normal."""
         rows, k = len(weights), self.n_latent
         u = np.broadcast_to(uniform, (rows, *uniform.shape[1:]))
-        mass = np.concatenate(
-            [np.full((rows, 1), PRIOR_SHARE), (1.0 - PRIOR_SHARE) * np.exp(weights)], axis=1
-        )
+        mass = np.concatenate([np.full((rows, 1), share), (1.0 - share) * np.exp(weights)], axis=1)
         edges = np.cumsum(mass, axis=1)
         edges /= edges[:, -1:]
         chosen = (u[..., 0, None] > edges[:, None, :-1]).sum(axis=-1)
@@ -423,7 +437,7 @@ class NormalProposal(_Conditioned):
         width = np.take_along_axis(edges, chosen, axis=1) - below
         first = np.clip((u[..., 0] - below) / np.maximum(width, 1e-300), 1e-12, 1.0 - 1e-12)
         s = ndtri(np.concatenate([first[..., None], u[..., 1:]], axis=-1))
-        factors = np.concatenate([np.eye(k)[None], STRETCH * self._factors[0]])
+        factors = np.concatenate([np.eye(k)[None], stretch * self._factors[0]])
         centers = np.concatenate([np.zeros((rows, 1, k)), means], axis=1)
         centers = np.take_along_axis(centers, chosen[..., None], axis=1)
         drawn = np.asarray(whitened(factors[chosen], s) + centers)
@@ -431,7 +445,9 @@ class NormalProposal(_Conditioned):
             return drawn
         return np.where(chosen[..., None] == 0, s, self.parameters.normals(drawn))
 
-    def _sampled(self, z: Array, weights: Array, means: Array) -> tuple[Array, Array, Array]:
+    def _sampled(
+        self, z: Array, weights: Array, means: Array, mixing: Array
+    ) -> tuple[Array, Array, Array]:
         """Log densities (T, N) of the prior, of q, and of the law of draws.
 
         One component at a time; that of a stretched one has the same square.
@@ -444,9 +460,10 @@ class NormalProposal(_Conditioned):
         for c in range(self.components):
             white = whitened(inverse[c], at - means[:, None, c])
             square = -0.5 * np.einsum("...i,...i->...", white, white)
-            constant = weights[:, None, c] - logs[c] - 0.5 * self.n_latent * LOG_2PI
-            plain.append(square + constant)
-            wide.append(square / STRETCH**2 + constant - self.n_latent * math.log(STRETCH))
+            constant = -logs[c] - 0.5 * self.n_latent * LOG_2PI
+            plain.append(square + constant + weights[:, None, c])
+            constant -= self.n_latent * math.log(STRETCH)
+            wide.append(square / STRETCH**2 + constant + mixing[:, None, c])
         log_q, stretched = (np.asarray(logsumexp(x, axis=0)) + slope for x in (plain, wide))
         log_prior = log_normal(z)
         sampled = with_share(PRIOR_SHARE, stretched, log_prior)
@@ -463,8 +480,12 @@ class PriorProposal:
     base_dim: int
     log_prior_mean: ClassVar[float] = 0.0
     components: ClassVar[int] = 0
+    share: ClassVar[float] = 0.0
 
-    def draws(self, y: Array, uniform: Array, center: Array | None = None) -> Array:
+    def mixing(self, y: Array) -> Array:
+        return np.zeros((len(y), 0))
+
+    def draws(self, y: Array, uniform: Array, mixing: Array, center: Array | None = None) -> Array:
         z = ndtri(np.broadcast_to(uniform, (len(y), *uniform.shape[1:])))
         logs = np.zeros((*z.shape[:-1], 3))
         if center is not None:
@@ -473,8 +494,11 @@ class PriorProposal:
             logs[..., :2] -= (log_near(z, center, log_normal(z)) - log_normal(z))[..., None]
         return np.concatenate([z, logs], axis=-1)
 
-    def at(self, latent: Array, y: Array) -> Array:
+    def at(self, latent: Array, y: Array, mixing: Array) -> Array:
         return np.zeros((len(y), 3))
+
+    def expected(self, h: Callable[[Array], Array], y: Array, uniform: Array) -> Array:
+        return np.repeat(h(ndtri(uniform)).mean(axis=1), len(y), axis=0)
 
 
 def log_near(z: Array, center: Array, sampled: Array) -> Array:
@@ -514,7 +538,7 @@ class SampleProposal(_Conditioned):
     def base_dim(self) -> int:
         return 1
 
-    def draws(self, y: Array, uniform: Array, center: Array | None = None) -> Array:
+    def draws(self, y: Array, uniform: Array, mixing: Array, center: Array | None = None) -> Array:
         u, parts = np.broadcast_to(uniform[..., 0], (len(y), uniform.shape[1])), []
         for i in range(0, len(y), _ROWS):
             log_q, chance = self._sampled(y[i : i + _ROWS])
@@ -528,7 +552,7 @@ class SampleProposal(_Conditioned):
             parts.append(np.stack([index.astype(float), *logs], axis=-1))
         return np.concatenate(parts)
 
-    def at(self, latent: Array, y: Array) -> Array:
+    def at(self, latent: Array, y: Array, mixing: Array) -> Array:
         parts = []
         for i in range(0, len(y), _ROWS):
             log_q, chance = self._sampled(y[i : i + _ROWS])
@@ -536,6 +560,12 @@ class SampleProposal(_Conditioned):
             evidence = self._parts(y[i : i + _ROWS])[2][:, None]
             parts.append(np.concatenate([logs[0], logs[2], evidence], axis=1))
         return np.concatenate(parts)
+
+    def expected(self, h: Callable[[Array], Array], y: Array, uniform: Array) -> Array:
+        values = h(np.arange(float(len(self.prior.samples)))[:, None])
+        parts = [y[i : i + _ROWS] for i in range(0, len(y), _ROWS)]
+        chance = np.concatenate([np.exp(self._sampled(part)[0]) for part in parts])
+        return (chance - self.share * self.prior.weights) @ values / (1.0 - self.share)
 
     def _logs(self, index: Any, log_q: Array, chance: Array) -> tuple[Array, Array, Array]:
         log_q, chance = (np.take_along_axis(a, index, axis=1) for a in (log_q, chance))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,8 +13,8 @@ from nestquad._checks import listed, number, shown
 from nestquad._typing import Array, RNGLike
 from nestquad.design._compare import Criterion, DesignComparison, compare, label_of
 from nestquad.design._experiment import Experiment, check_experiment
-from nestquad.design._gain import Gain, Run, eig, student
-from nestquad.design._learned import Learned, Population
+from nestquad.design._gain import Gain, Run, eig
+from nestquad.design._learned import Population, Regressed
 from nestquad.errors import InputError
 from nestquad.plots import axes_or_new
 from nestquad.points import Sobol, Stream
@@ -25,28 +25,17 @@ Make = Callable[[int], tuple[Experiment, Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Claim:
+class Claim(Regressed):
     """Probability over the data that P(claim | y) exceeds a level: a utility without bound."""
 
-    learned: Learned
-    claim: Callable[[Array], Array]
     level: float
+    smooth: ClassVar[bool] = False
 
     def pairs(self, population: Population) -> Array:
         return np.zeros(len(population.y))
 
-    bound = pairs
-
-    def g(self, x: Array, rows: Array) -> Array:
-        ((latent, log_w, _, _),) = self.learned.weighted(x, rows)
-        flat = latent.reshape(-1, latent.shape[-1])
-        holds = self.claim(self.learned.experiment.theta(flat)).reshape(latent.shape[:-1])
-        w = np.exp(log_w)
-        return np.stack([w, w * w, w * holds], axis=-1)
-
-    def f(self, j: Array) -> Array:
-        success = (j[..., 2] > self.level * j[..., 0]).astype(float)
-        return np.stack([success, 0.0 * success, j[..., 0] ** 2 / j[..., 1]], axis=-1)
+    def correction(self, shift: Array, predicted: Array) -> Array:
+        return np.asarray((shift + predicted)[..., 0] > self.level, dtype=float)
 
 
 def assurance(
@@ -98,10 +87,10 @@ def assurance(
         chosen = claim
 
         def holds(theta: Array) -> Array:
-            return experiment.called("claim", chosen, theta)
+            return experiment.called("claim", chosen, theta)[:, None]
 
         run = Run.for_utility(experiment, design, settings)
-        return run.solve(lambda learned: Claim(learned, holds, level))
+        return run.solve(lambda learned: Claim(learned, holds, np.zeros(1), level))
     stream = Stream.from_rng(settings.get("rng"))
     n = int(settings.get("simulations") or 2**16) // _REPLICATES
     answers = []
@@ -111,18 +100,14 @@ def assurance(
         if wins.shape != (n,):
             raise InputError("success", f"shape {wins.shape}", f"shape ({n},) for {n} data")
         answers.append(float(wins.mean()))
-    values = np.array(answers)
-    return Gain(
-        value=float(values.mean()),
-        std_error=float(values.std(ddof=1) / np.sqrt(len(values)) * student(len(values))),
+    return Gain.of(
+        np.array(answers),
         n_evaluations=0,
-        n_outer=n * len(values),
+        n_outer=n * _REPLICATES,
         n_inner=1,
         method="simulation",
         problem=experiment.name or "assurance",
-        dof=len(values) - 1,
-        replicates=values,
-        diagnostics={"simulations": n * len(values), "notes": []},
+        diagnostics={"simulations": n * _REPLICATES, "notes": []},
     )
 
 
@@ -234,31 +219,24 @@ def sample_size(
             break
         tried = sorted([*tried, middle])
     halves = np.array([NORMAL_95 * float(est.std_error) for est in curve.estimates])
-    known_sizes = [int(n) for n in curve.labels]
-    ends = [
-        _crossing(known_sizes, curve.values + shift, target) for shift in (halves, 0.0, -halves)
-    ]
-    first, n, last = ends
-    if n is None:
+    sizes = [int(n) for n in curve.labels]
+    first, n, last = (
+        _crossing(sizes, curve.values + shift, target) for shift in (halves, 0.0, -halves)
+    )
+    if np.isinf(n):
         raise InputError(
             "target",
             f"{target:g}",
             f"at most {curve.values.max():.4g}, the value of the largest size {high}",
         )
-    return SampleSize(n, first or low, last or high, float(target), curve)
+    return SampleSize(int(n), int(first), int(min(last, high)), float(target), curve)
 
 
-def _crossing(sizes: Sequence[int], values: Array, target: float) -> int | None:
-    """Smallest size whose value, interpolated in log n, reaches the target; None if none does."""
-    values = np.maximum.accumulate(values)
-    if values[-1] < target:
-        return None
-    if values[0] >= target:
-        return int(sizes[0])
-    at = int(np.searchsorted(values, target))
-    x0, x1 = np.log(sizes[at - 1]), np.log(sizes[at])
-    share = (target - values[at - 1]) / max(values[at] - values[at - 1], 1e-300)
-    return int(np.ceil(np.exp(x0 + share * (x1 - x0)) - 1e-9))
+def _crossing(sizes: Sequence[int], values: Array, target: float) -> float:
+    """Smallest size whose value, interpolated in log n, reaches the target; infinity if none."""
+    rising = np.maximum.accumulate(values) + 1e-12 * np.arange(len(values))
+    at = np.interp(target, rising, np.log(sizes), right=np.inf)
+    return float(np.ceil(np.exp(at) - 1e-9))
 
 
 @dataclass(frozen=True, eq=False)
