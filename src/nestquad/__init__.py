@@ -9,8 +9,8 @@ I = E[f(E[g(x, θ) | θ])] is stated by `NestedExpectation(outer, inner, g, f)` 
   last axis: ``theta[:, :1]``.
 * ``f(j)`` takes J (T,) or (T, p) and returns (T,) or (T, q).
 
-`conditional` learns J as a function, `compare` runs methods side by side, `plan` and `analyze` serve
-simulators that cannot be called, `sensitivity` adds gradients, `certify` checks a model of J.
+`conditional` learns J as a function, `compare` runs methods side by side, `plan` and `analyze`
+serve simulators that cannot be called, `sensitivity` adds gradients, `certify` checks a model of J.
 Applications: ``nq.voi`` (value of information), ``nq.risk``, ``nq.design`` (experiments) and
 ``nq.botorch``. All names are imported on first use (PEP 562).
 
