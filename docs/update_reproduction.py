@@ -46,8 +46,8 @@ cannot be followed to the letter:
 
 * Its Matérn kernels are isotropic with s = ν + d/2; ours are products over coordinates with
   ν = s − ½ in each. For one coordinate they are the same.
-* λ<sub>0</sub> comes from the paper's grid {{0.01, 0.1, 1}}. The paper names no criterion; here it is
-  the smallest leave-one-out error, which needs no truth.
+* λ<sub>0</sub> comes from the paper's grid {{0.01, 0.1, 1}}. The paper names no criterion; here it
+  is the smallest leave-one-out error, which needs no truth.
 * A Gaussian kernel has no finite s, and the schedule of λ no limit but zero: the smallest ridge
   that keeps the weights tame takes its place. For s ≥ 0.6 the schedule is followed as printed.
 * Health names closed-form embeddings under normal laws, and not whether variables were
