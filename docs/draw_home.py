@@ -30,7 +30,7 @@ from studies.runner.ledger import Ledger  # noqa: E402
 FIGURE = DOCS / "figures" / "home.png"
 PAGES = (DOCS.parent / "README.md", DOCS / "index.md")
 METHODS = ("nmc", "mlmc", "nqmc", "lsmc", "nkq", "mlkq", "ckq", "joint", "auto")
-# Problem, the question it stands for, and what is used for it.
+# Problem, the question it stands for, and the usual method.
 ROWS = (
     ("finance", "expected loss beyond a limit (risk)", "nested Monte Carlo", "nmc"),
     ("finance", "the same", "nested quasi-Monte Carlo", "nqmc"),
@@ -186,16 +186,16 @@ def _label_inside(ax, ends, arrow: float) -> None:
 
 
 def table(found: dict[tuple[str, str], dict[int, float]]) -> str:
-    """What one is used to beside what it takes here; ratios are those of the printed digits."""
-    lines = ["| question | what you are used to | what it takes here |", "| --- | --- | --- |"]
-    for problem, question, used_to, method in ROWS:
+    """Usual methods and nestquad's default; ratios are those of the printed digits."""
+    lines = ["| question | usual method | nestquad |", "| --- | --- | --- |"]
+    for problem, question, usual, method in ROWS:
         scale = abs(float(np.ravel(nq.problems.get(problem).exact)[0]))
         theirs, ours = found[problem, method][MANY], found[problem, "auto"]
         few = min(n for n, error in ours.items() if error <= theirs)
         before, after = _percent(theirs / scale), _percent(ours[few] / scale)
         cells = (
             question,
-            f"{used_to}, {MANY:,} evaluations: error {before} %",
+            f"{usual}, {MANY:,} evaluations: error {before} %",
             f"**{few:,} evaluations**: error {after} %, {_times(float(before) / float(after))} "
             "smaller",
         )

@@ -1,7 +1,18 @@
 """Nested expectations with few evaluations and honest error bars.
 
-Public names are imported on first use (PEP 562), so that ``import nestquad`` takes a fraction of
-a second. ``nq.voi``, ``nq.risk``, ``nq.design`` and ``nq.botorch`` are imported in the same way.
+I = E[f(E[g(x, θ) | θ])] is stated by `NestedExpectation(outer, inner, g, f)` and estimated by
+`estimate(problem, budget=…)`, or with ``tol=``, ``rtol=`` or ``max_seconds=``.
+
+* ``g(x, theta)`` takes x (…, d_x) and theta (…, d_θ), whose leading axes broadcast, and returns
+  (…) or (…, p). Index the last axis: ``x[..., 0]``.
+* ``inner`` is a law, or a function of theta (T, d_θ) that returns a law batched over T. Keep the
+  last axis: ``theta[:, :1]``.
+* ``f(j)`` takes J (T,) or (T, p) and returns (T,) or (T, q).
+
+`conditional` learns J as a function, `compare` runs methods side by side, `plan` and `analyze`
+serve simulators that cannot be called, `sensitivity` adds gradients, `certify` checks a model of J.
+Applications: ``nq.voi`` (value of information), ``nq.risk``, ``nq.design`` (experiments) and
+``nq.botorch``. All names are imported on first use (PEP 562).
 
 >>> import nestquad as nq
 >>> problem = nq.problems.finance()

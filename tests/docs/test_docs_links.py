@@ -72,3 +72,18 @@ def test_the_page_of_a_release_needs_no_files_beside_it():
     assert not [link for link in LINK.findall(text) if "://" not in link]
     for block in pages.blocks(readme, "python", "text", "console"):
         assert block.text in text
+
+
+AUTHOR = r"[A-ZÄÖÜ][\w’'–-]+"
+CITATION = re.compile(
+    rf"({AUTHOR})(?:,? and others|(?:,? and |, ){AUTHOR})*(?: et al\.)?,? \(?((?:19|20)\d\d)\b"
+)
+
+
+def test_literature_that_the_code_cites_is_on_the_page_of_references():
+    rows = pages.read(pages.ROOT / "docs" / "references.md").splitlines()
+    for path in sorted((pages.ROOT / "src").rglob("*.py")):
+        text = re.sub(r"\s*\n\s*(?:# )?", " ", pages.read(path))
+        for author, year in CITATION.findall(text):
+            listed = any(author in row and f"({year})" in row for row in rows)
+            assert listed, f"{path.name} cites {author} ({year}), docs/references.md does not"
