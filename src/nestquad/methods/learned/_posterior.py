@@ -372,8 +372,8 @@ def shape_errors(moved: Array, biased: Array, f: Array, share: Array, *, smooth:
     The mean absolute change of f, of the order of v^{1/2}, bounds the change of its mean. The shape
     of J given Ĵ changes that by the order of v^{3/2} if f is smooth (skewness times the third
     derivative), v at a kink, and v^{1/2} at a jump. The share of the variance of f, of the order of
-    v or, at a jump, v^{1/2}, counts with a power of 1, 1/2 and 1/2. At a jump a power of zero would be
-    right, and makes intervals wider that cover no more often.
+    v or, at a jump, v^{1/2}, counts with a power of 1, 1/2 and 1/2. At a jump a power of zero would
+    be right, and makes intervals wider that cover no more often.
 
     Shapes
     ------
