@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -57,11 +57,8 @@ class Uniform(Law):
         wrong = lower >= upper
         if wrong.any():
             at = tuple(np.argwhere(wrong)[0].tolist())
-            raise InputError(
-                "high",
-                f"low = {lower[at]:g}, high = {upper[at]:g} at index {list(at)}",
-                "low < high in every coordinate",
-            )
+            given = f"low = {lower[at]:g}, high = {upper[at]:g} at index {list(at)}"
+            raise InputError("high", given, "low < high in every coordinate")
         with np.errstate(over="ignore"):
             if not np.isfinite(upper - lower).all():
                 raise InputError("high", "a box wider than the largest float", "a smaller box")
@@ -282,9 +279,8 @@ class MultivariateT(Law):
     def __init__(self, loc: ArrayLike, shape: ArrayLike, df: float) -> None:
         freedom = numbers("df", df, copy=False)
         if freedom.ndim or not 0 < freedom < np.inf:
-            raise InputError(
-                "df", repr(df), "a positive finite number", "The limit of large df is Normal."
-            )
+            advice = "The limit of large df is Normal."
+            raise InputError("df", repr(df), "a positive finite number", advice)
         center, scale, factor = _covariance_and_factor("loc", loc, "shape", shape, None)
         vars(self).update(shape=scale, chol=factor, df=float(freedom))
         self._set(loc=center)
@@ -333,24 +329,16 @@ def _covariance_and_factor(
     """
     covariance = numbers(name, cov, copy=False)
     if covariance.ndim not in (2, 3) or covariance.shape[-1] != covariance.shape[-2]:
-        raise InputError(
-            name,
-            f"shape {covariance.shape}",
-            "(d, d) for one law or (T, d, d) for T laws",
-            "For independent coordinates give sd instead." if name == "cov" else "",
-        )
+        expected = "(d, d) for one law or (T, d, d) for T laws"
+        advice = "For independent coordinates give sd instead." if name == "cov" else ""
+        raise InputError(name, f"shape {covariance.shape}", expected, advice)
     check_parameter(name, covariance)
     size = covariance.shape[-1]
     if dim is not None and dim != size:
         raise InputError("dim", str(dim), f"{size}, as {name} has shape {covariance.shape}")
     (loc,) = parameters(size, **{loc_name: mean})
-    batch = common_batch(
-        f"{loc_name} and {name}",
-        [
-            loc.shape[0] if loc.ndim == 2 else None,
-            len(covariance) if covariance.ndim == 3 else None,
-        ],
-    )
+    means, matrices = (x.shape[:-k] for k, x in ((1, loc), (2, covariance)))  # () or (T,)
+    batch = common_batch(f"{loc_name} and {name}", [*means, *matrices])
     covariance = _symmetric(name, covariance)
     factor = _factor(name, covariance)
     lead = () if batch is None else (batch,)
@@ -388,12 +376,9 @@ def _symmetric(name: str, covariance: Array) -> Array:
     if (gap > allowed).any():
         *item, i, j = np.argwhere(gap > allowed)[0].tolist()
         a, b = covariance[(*item, i, j)], covariance[(*item, j, i)]
-        raise InputError(
-            name,
-            f"{_item(item)}entries [{i}, {j}] = {a:g} and [{j}, {i}] = {b:g}",
-            "a symmetric matrix",
-            f"Symmetrise it with ({name} + {name}.T) / 2 if the difference is rounding.",
-        )
+        given = f"{_item(item)}entries [{i}, {j}] = {a:g} and [{j}, {i}] = {b:g}"
+        advice = f"Symmetrise it with ({name} + {name}.T) / 2 if the difference is rounding."
+        raise InputError(name, given, "a symmetric matrix", advice)
     return (covariance + transposed) / 2
 
 
@@ -414,12 +399,10 @@ def _factor(name: str, covariance: Array) -> Array:
 def _semidefinite_factor(name: str, matrix: Array, item: list[int]) -> Array:
     values, vectors = np.linalg.eigh(matrix)
     if values[0] < -_TOLERANCE * max(values[-1], 0.0) or values[-1] <= 0.0:
-        raise InputError(
-            name,
-            f"{_item(item)}a matrix whose smallest eigenvalue is {values[0]:.3g}",
-            "a positive semi-definite matrix that is not zero",
-            "Check that it holds covariances, not correlations mixed with variances.",
-        )
+        given = f"{_item(item)}a matrix whose smallest eigenvalue is {values[0]:.3g}"
+        expected = "a positive semi-definite matrix that is not zero"
+        advice = "Check that it holds covariances, not correlations mixed with variances."
+        raise InputError(name, given, expected, advice)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     # cov = root @ root.T = R.T @ R with root.T = Q @ R: again triangular, like Cholesky.
     upper = np.linalg.qr(root.T, mode="r")
@@ -475,12 +458,9 @@ class Empirical(Law):
     def __init__(self, samples: ArrayLike, weights: ArrayLike | None = None) -> None:
         values = numbers("samples", samples, copy=False)
         if values.ndim not in (2, 3):
-            raise InputError(
-                "samples",
-                f"shape {values.shape}",
-                "(n, d) for one law or (T, n, d) for T laws",
-                "For samples of one coordinate add a last axis: samples[:, None].",
-            )
+            expected = "(n, d) for one law or (T, n, d) for T laws"
+            advice = "For samples of one coordinate add a last axis: samples[:, None]."
+            raise InputError("samples", f"shape {values.shape}", expected, advice)
         check_parameter("samples", values)
         mass = _masses(weights, values.shape)
         if values.shape[-1] == 1:
@@ -572,26 +552,18 @@ class Independent(Law):
         parts: list[Law] = []
         for i, law in enumerate(laws):
             if not isinstance(law, Law):
-                raise InputError(
-                    f"laws[{i}]",
-                    type(law).__name__,
-                    "a law of nestquad",
-                    "A tuple of laws and frozen scipy.stats distributions is taken wherever a law "
-                    "is; nestquad.distributions.as_law turns one into a law.",
-                )
+                advice = "nestquad.distributions.as_law makes a law of a scipy.stats distribution."
+                raise InputError(f"laws[{i}]", type(law).__name__, "a law of nestquad", advice)
             parts.extend(law.laws if isinstance(law, Independent) else [law])
         if not parts:
             raise InputError("laws", "none", "at least one law")
         dims = [law.dim for law in parts]
-        base: Literal["uniform", "normal"] = (
-            "normal" if all(law.base == "normal" for law in parts) else "uniform"
-        )
         vars(self).update(
             laws=tuple(parts),
             dim=None if None in dims else sum(d for d in dims if d is not None),
             base_dim=sum(law.base_dim for law in parts),
             batch=common_batch("laws", [law.batch for law in parts]),
-            base=base,
+            base="normal" if all(law.base == "normal" for law in parts) else "uniform",
             has_transport=all(law.has_transport for law in parts),
         )
 

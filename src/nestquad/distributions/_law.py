@@ -70,12 +70,9 @@ class Law(ABC):
         """Map points strictly inside the unit cube to draws; see the class for the shapes."""
         points, low, high = self._driving(u, "u")
         if not (low > 0.0 and high < 1.0):
-            raise InputError(
-                "u",
-                f"values from {low:g} to {high:g}",
-                "values strictly between 0 and 1",
-                "Quantiles at 0 and 1 may be infinite; shift the points inside.",
-            )
+            advice = "Quantiles at 0 and 1 may be infinite; shift the points inside."
+            expected = "values strictly between 0 and 1"
+            raise InputError("u", f"values from {low:g} to {high:g}", expected, advice)
         return self._from_uniform(points)
 
     def from_normal(self, z: ArrayLike) -> Array:
@@ -130,12 +127,9 @@ class Law(ABC):
     def _for_batch(self, batch: int | None, argument: str) -> Law:
         """Return the law as one that a function of `batch` values of theta gave."""
         if self.batch not in (None, batch):
-            raise InputError(
-                argument,
-                f"a batch of {self.batch} laws",
-                "a single law" if batch is None else f"a single law or a batch of {batch}",
-                "Parameters of shape (d,) are the coordinates of one law, (T, d) make T laws.",
-            )
+            expected = "a single law" if batch is None else f"a single law or a batch of {batch}"
+            advice = "Parameters of shape (d,) are the coordinates of one law, (T, d) make T laws."
+            raise InputError(argument, f"a batch of {self.batch} laws", expected, advice)
         return self
 
     def _driving(self, values: ArrayLike, argument: str) -> tuple[Array, float, float]:
@@ -155,20 +149,16 @@ class Law(ABC):
         last = "dim" if size is None else str(size)
         if points.ndim < 2 or (size is not None and points.shape[-1] != size):
             advice = "For one coordinate add a last axis: [..., None]." if size == 1 else ""
-            raise InputError(
-                argument, f"an array of shape {points.shape}", f"shape (..., N, {last})", advice
-            )
+            expected = f"shape (..., N, {last})"
+            raise InputError(argument, f"an array of shape {points.shape}", expected, advice)
         if self.batch is None:
             return points
         if points.ndim == 2:
             return points[None]
         if points.ndim != 3 or points.shape[0] not in (1, self.batch):
-            raise InputError(
-                argument,
-                f"an array of shape {points.shape}",
-                f"shape (N, {last}), (1, N, {last}) or ({self.batch}, N, {last}) "
-                f"for a batch of {self.batch} laws",
-            )
+            shapes = f"shape (N, {last}), (1, N, {last}) or ({self.batch}, N, {last})"
+            expected = f"{shapes} for a batch of {self.batch} laws"
+            raise InputError(argument, f"an array of shape {points.shape}", expected)
         return points
 
     def _set(self, **named: Array) -> None:
@@ -215,9 +205,8 @@ def parameters(dim: int | None, **named: ArrayLike) -> tuple[Array, ...]:
     for name, value in values.items():
         check_parameter(name, value)
         if value.ndim > 2:
-            raise InputError(
-                name, f"shape {value.shape}", "a scalar, (d,) for one law, or (T, d) for T laws"
-            )
+            expected = "a scalar, (d,) for one law, or (T, d) for T laws"
+            raise InputError(name, f"shape {value.shape}", expected)
     shapes = [value.shape for value in values.values()]
     wanted = (1,) if dim is None else (whole("dim", dim),)
     try:
@@ -225,14 +214,11 @@ def parameters(dim: int | None, **named: ArrayLike) -> tuple[Array, ...]:
     except ValueError:
         shape = ()
     if not shape or (dim is not None and shape[-1] != dim):
-        raise InputError(
-            " and ".join(values),
-            "shapes "
-            + " and ".join(map(str, shapes))
-            + ("" if dim is None else f" with dim={dim}"),
-            "shapes that broadcast to (d,) for one law or (T, d) for T laws",
-            "1-d arrays are coordinates; T univariate laws have parameters of shape (T, 1).",
-        )
+        said = "" if dim is None else f" with dim={dim}"
+        given = f"shapes {' and '.join(map(str, shapes))}{said}"
+        expected = "shapes that broadcast to (d,) for one law or (T, d) for T laws"
+        advice = "1-d arrays are coordinates; T univariate laws have parameters of shape (T, 1)."
+        raise InputError(" and ".join(values), given, expected, advice)
     return tuple(frozen_array(np.broadcast_to(value, shape)) for value in values.values())
 
 

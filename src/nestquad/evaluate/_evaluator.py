@@ -53,6 +53,8 @@ from nestquad.evaluate._task import (
 from nestquad.evaluate._units import SeenProblem, Units
 from nestquad.problem import NestedExpectation
 
+_ALONE = "Try g without an executor, on a few points."
+
 
 class Workers:
     """Submits to the user's executor, and to a new pool of processes when it breaks.
@@ -124,17 +126,12 @@ class Workers:
             except NestquadError:
                 raise
             except Exception as error:
-                raise EvaluationError(
-                    f"the executor refused a task ({type(error).__name__}: {error})",
-                    advice="It may have been shut down.",
-                ) from error
+                text = f"the executor refused a task ({type(error).__name__}: {error})"
+                raise EvaluationError(text, advice="It may have been shut down.") from error
             if isinstance(future, Future):
                 return future
-            raise InputError(
-                "executor",
-                f"one whose submit returns {type(future).__name__}",
-                "one that returns a concurrent.futures.Future",
-            )
+            given = f"one whose submit returns {type(future).__name__}"
+            raise InputError("executor", given, "one that returns a concurrent.futures.Future")
 
     def worked(self) -> None:
         """Note a finished task: the task did not break the pool."""
@@ -147,24 +144,15 @@ class Workers:
         self._broken += 1
         old = self._executor
         if self._broken > limits.BROKEN_POOLS or not isinstance(old, ProcessPoolExecutor):
-            raise EvaluationError(
-                f"the executor broke {self._broken} time(s) without finishing a chunk: {error}",
-                advice="g may end its process, or need more memory than there is. Try it without "
-                "an executor, on a few points.",
-            ) from error
-        warnings.warn(
-            "A worker process died. What it was evaluating is evaluated again by a new pool; the "
-            "answer is the same.",
-            NestquadWarning,
-            stacklevel=2,
-        )
+            text = f"the executor broke {self._broken} time(s) without finishing a chunk: {error}"
+            memory = "g may end its process, or need more memory than there is."
+            raise EvaluationError(text, advice=f"{memory} {_ALONE}") from error
+        lost = "A worker process died. Its task is evaluated again by a new pool; the answer is "
+        warnings.warn(lost + "the same.", NestquadWarning, stacklevel=2)
         self.close()
-        self._executor = self._own = ProcessPoolExecutor(
-            self.count,
-            mp_context=getattr(old, "_mp_context", None),
-            initializer=getattr(old, "_initializer", None),
-            initargs=getattr(old, "_initargs", ()),
-        )
+        context = getattr(old, "_mp_context", None)
+        initializer, args = getattr(old, "_initializer", None), getattr(old, "_initargs", ())
+        self._executor = self._own = ProcessPoolExecutor(self.count, context, initializer, args)
         self.generation += 1
 
     def close(self) -> None:
@@ -476,10 +464,8 @@ class Evaluator:
             except NestquadError as error:
                 failure = error
             except Exception as error:
-                failure = EvaluationError(
-                    f"a worker could not finish a task ({type(error).__name__}: {error})",
-                    advice="Try g without an executor, on a few points.",
-                )
+                text = f"a worker could not finish a task ({type(error).__name__}: {error})"
+                failure = EvaluationError(text, advice=_ALONE)
                 failure.__cause__ = error
             else:
                 workers.worked()
@@ -491,12 +477,11 @@ class Evaluator:
         """Tell the user, once in words and else in the progress, that no worker is free."""
         waited, self.waiting = self.waiting, not workers.begun(futures)
         if self.waiting and not waited:
-            warnings.warn(
+            text = (
                 f"No worker of the executor has begun a task for {limits.PATIENCE_SECONDS:.0f} s: "
-                "all are busy, or there are none. The estimation waits; max_seconds limits that.",
-                NestquadWarning,
-                stacklevel=2,
+                "all are busy, or there are none. The estimation waits; max_seconds limits that."
             )
+            warnings.warn(text, NestquadWarning, stacklevel=2)
         self.on_progress(self.n_evaluations)
 
     def _save(self, task: Task, jobs: Iterable[SpanJob]) -> None:
@@ -513,11 +498,8 @@ class Evaluator:
 
     def _finish(self, task: Task, job: SpanJob, result: Done) -> None:
         if not isinstance(result, Done) or result.span != job.span:
-            came = getattr(result, "span", shown(result))
-            raise EvaluationError(
-                f"the executor returned {came} for {job.span}",
-                advice="A future has to have the result of its own task.",
-            )
+            text = f"the executor returned {getattr(result, 'span', shown(result))} for {job.span}"
+            raise EvaluationError(text, advice="A future has to have the result of its own task.")
         job.values = values = result.values
         self.n_checked += result.n_again
         # Rules without points yield views in place of inner points: the other axes are outputs.

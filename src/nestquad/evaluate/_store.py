@@ -115,6 +115,7 @@ _FORMAT, _VERSION = "nestquad store", 1
 _MANIFEST, _POINTS = "manifest.json", "points.json"
 _NAME = re.compile(r"(\d{1,15})-(\d{1,15})x(\d{1,15})-(\d{1,15})\.([0-9a-f]{16})\.npy")
 _OTHER_FOLDER = "Use another folder, or delete this one."
+_NO_CHECK = "store_check=False evaluates no point again."
 
 
 @dataclass
@@ -156,40 +157,29 @@ class Store:
             raise InputError("store", repr(str(folder)), "a path without null characters")
         try:
             if folder.exists() and not folder.is_dir():
-                raise InputError(
-                    "store", f"{str(folder)!r}, which is a file", "the path of a folder"
-                )
+                given = f"{str(folder)!r}, which is a file"
+                raise InputError("store", given, "the path of a folder")
             folder.mkdir(parents=True, exist_ok=True)
         except (OSError, UnicodeError) as error:
-            raise InputError(
-                "store",
-                f"{shown(str(folder))}, which cannot be made ({_reason(error)})",
-                "the path of a folder that can be written",
-            ) from error
+            given = f"{shown(str(folder))}, which cannot be made ({_reason(error)})"
+            raise InputError("store", given, "the path of a folder that can be written") from error
         from nestquad import __version__
 
-        given = {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "nestquad": __version__,
-            "problem": fingerprint(problem),
-        }
+        current = {"format": _FORMAT, "version": _VERSION, "nestquad": __version__}
+        manifest = {**current, "problem": fingerprint(problem)}
         file = folder / _MANIFEST
         # Once: a generator gives another stream the next time.
         seeded = None if rng is None else Stream.from_rng(rng)
         try:
             if not file.exists():
-                _begin(file, given, seeded or Stream.from_rng())
+                _begin(file, manifest, seeded or Stream.from_rng())
         except OSError as error:
-            raise InputError(
-                "store",
-                f"{str(folder)!r}, which cannot be written ({error.strerror})",
-                "a folder that can be written",
-            ) from error
+            given = f"{str(folder)!r}, which cannot be written ({error.strerror})"
+            raise InputError("store", given, "a folder that can be written") from error
         stored = _manifest(file)
         # Without a seed, processes that begin at once share the stream of the first.
         stream = seeded or Stream(tuple(stored["stream"]))
-        _refuse_another(folder, stored, given, stream)
+        _refuse_another(folder, stored, manifest, stream)
         _remove_leftovers(folder)
         return cls(folder, problem, stream, bool(check))
 
@@ -219,14 +209,11 @@ class Store:
             if (np.abs(again - stored) <= _SETTINGS.rounding * size).all():
                 return
         theta, points = grid_points(self.problem, grid, point)
-        raise InputError(
-            "problem",
-            f"another g: at theta = {theta[0].tolist()}, x = {points.x[0, 0].tolist()} it is "
-            f"now {np.squeeze(again).tolist()}",
-            f"{np.squeeze(stored).tolist()}, its value in the store in {str(self.path)!r}",
-            f"{_OTHER_FOLDER} If g is random by itself, state the problem with noisy=True; "
-            "store_check=False evaluates no point again.",
-        )
+        place = f"theta = {theta[0].tolist()}, x = {points.x[0, 0].tolist()}"
+        given = f"another g: at {place} it is now {np.squeeze(again).tolist()}"
+        before = f"{np.squeeze(stored).tolist()}, its value in the store in {str(self.path)!r}"
+        noisy = "If g is random by itself, state the problem with noisy=True;"
+        raise InputError("problem", given, before, f"{_OTHER_FOLDER} {noisy} {_NO_CHECK}")
 
     def _compare_means(self) -> None:
         """Paired t test: a noisy g differs at each point, but not on average."""
@@ -236,13 +223,10 @@ class Store:
             return
         mean, sd = changes.mean(axis=0), changes.std(axis=0, ddof=1)
         if (np.abs(mean) * np.sqrt(n) > stdtrit(n - 1, 1 - _SETTINGS.level / 2) * sd).any():
-            raise InputError(
-                "problem",
-                f"another g: at {n} stored points it is now {mean.tolist()} larger on average, "
-                f"with a standard error of {(sd / np.sqrt(n)).tolist()}",
-                f"the g of the store in {str(self.path)!r}",
-                f"{_OTHER_FOLDER} store_check=False evaluates no point again.",
-            )
+            change = f"{mean.tolist()} larger on average, ± {(sd / np.sqrt(n)).tolist()}"
+            given = f"another g: at {n} stored points it is now {change} (one standard error)"
+            before = f"the g of the store in {str(self.path)!r}"
+            raise InputError("problem", given, before, f"{_OTHER_FOLDER} {_NO_CHECK}")
 
 
 @dataclass
@@ -258,14 +242,9 @@ class StoredTable:
 
     @classmethod
     def open(cls, store: Path, grid: Grid) -> StoredTable:
-        described = {
-            "stream": list(grid.stream.entropy),
-            "level": grid.level,
-            "outer_points": _described(grid.outer_points),
-            "inner_points": _described(grid.inner_points),
-            "n_sets": grid.n_sets,
-            "outer_scale": grid.outer_scale,
-            "joint": grid.joint,
+        described = {"stream": list(grid.stream.entropy)} | {
+            name: _described(getattr(grid, name))
+            for name in ("level", "outer_points", "inner_points", "n_sets", "outer_scale", "joint")
         }
         text = json.dumps(described, sort_keys=True)
         folder = store / f"points-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
@@ -362,12 +341,10 @@ class StoredTable:
         except (OSError, ValueError, EOFError) as error:
             unread = isinstance(error, OSError)  # a disk of the network may be back tomorrow
             state = "cannot be read" if unread else "is damaged"
-            warnings.warn(
-                f"{file} {state} ({_reason(error)}); outer points {chunk.t0} to {chunk.t1 - 1}, "
-                f"inner points {chunk.n0} to {chunk.n1 - 1} are evaluated again.",
-                NestquadWarning,
-                stacklevel=2,
-            )
+            outer, inner = f"{chunk.t0} to {chunk.t1 - 1}", f"{chunk.n0} to {chunk.n1 - 1}"
+            again = f"outer points {outer}, inner points {inner} are evaluated again"
+            text = f"{file} {state} ({_reason(error)}); {again}."
+            warnings.warn(text, NestquadWarning, stacklevel=2)
             if not unread:
                 with contextlib.suppress(OSError):
                     file.unlink(missing_ok=True)
@@ -458,30 +435,23 @@ def _begin(file: Path, given: dict[str, Any], stream: Stream) -> None:
     others = [c for c in folder.iterdir() if not c.name.startswith((".tmp-", _MANIFEST))]
     # Another process may have made the manifest, and more, since the first look.
     if others and not file.exists():
-        raise InputError(
-            "store",
-            f"{str(folder)!r}, which has other things in it and no {_MANIFEST}",
-            "an empty or new folder, or a store",
-        )
+        there = f"{str(folder)!r}, which has other things in it and no {_MANIFEST}"
+        raise InputError("store", there, "an empty or new folder, or a store")
     _create(file, json.dumps({**given, "stream": list(stream.entropy)}, indent=1))
 
 
 def _manifest(file: Path) -> dict[str, Any]:
     content = _json(file, _OTHER_FOLDER)
     if content.get("format") == _FORMAT and content.get("version") != _VERSION:
-        raise InputError(
-            "store",
-            f"{str(file.parent)!r} of format version {shown(content.get('version'))}, written by "
-            f"nestquad {shown(content.get('nestquad'))}",
-            f"format version {_VERSION}, which this nestquad reads",
-            _OTHER_FOLDER,
-        )
+        version, nestquad = shown(content.get("version")), shown(content.get("nestquad"))
+        given = f"{str(file.parent)!r} of format version {version}, written by nestquad {nestquad}"
+        expected = f"format version {_VERSION}, which this nestquad reads"
+        raise InputError("store", given, expected, _OTHER_FOLDER)
     entropy, problem = content.get("stream"), content.get("problem")
     whole = isinstance(entropy, list) and all(type(word) is int and word >= 0 for word in entropy)
     if content.get("format") != _FORMAT or not whole or not isinstance(problem, dict):
-        raise InputError(
-            "store", f"{str(file)!r}, which is no manifest of a store", "a store", _OTHER_FOLDER
-        )
+        given = f"{str(file)!r}, which is no manifest of a store"
+        raise InputError("store", given, "a store", _OTHER_FOLDER)
     return content
 
 
@@ -490,35 +460,30 @@ def _refuse_another(
 ) -> None:
     where = f"the store in {str(folder)!r}"
     if _minor(stored.get("nestquad")) != _minor(given["nestquad"]):
-        raise InputError(
-            "store",
-            f"{where}, written by nestquad {stored.get('nestquad')}",
-            f"one of nestquad {_minor(given['nestquad'])}, whose points are the same",
-            _OTHER_FOLDER,
-        )
+        written = f"{where}, written by nestquad {stored.get('nestquad')}"
+        expected = f"one of nestquad {_minor(given['nestquad'])}, whose points are the same"
+        raise InputError("store", written, expected, _OTHER_FOLDER)
     change = difference(stored["problem"], given["problem"])
     if change is not None:
         argument, came, wanted = change
         raise InputError(argument, f"{came}, for {where}", wanted, _OTHER_FOLDER)
     if list(stream.entropy) != stored["stream"]:
-        raise InputError(
-            "rng",
-            f"a seed that makes the stream {list(stream.entropy)}, for {where}",
-            f"the one that makes {stored['stream']}, the stream of the store",
-            "Use the seed of the first call, rng=None to continue whatever it was, or another "
-            "folder.",
-        )
+        seed = f"a seed that makes the stream {list(stream.entropy)}, for {where}"
+        expected = f"the one that makes {stored['stream']}, the stream of the store"
+        advice = "Use the seed of the first call, rng=None to go on with it, or another folder."
+        raise InputError("rng", seed, expected, advice)
 
 
 def _minor(version: Any) -> str:
     return ".".join(str(version).split(".")[:2])
 
 
-def _described(sequence: Sequence) -> str:
-    if isinstance(sequence, Given):
-        digest = hashlib.blake2b(np.ascontiguousarray(sequence.points).tobytes(), digest_size=8)
-        return f"Given({sequence.points.shape}, {sequence.space}, {digest.hexdigest()})"
-    return repr(sequence)
+def _described(part: Any) -> Any:
+    """A number, or a sequence in words."""
+    if isinstance(part, Given):
+        digest = hashlib.blake2b(np.ascontiguousarray(part.points).tobytes(), digest_size=8)
+        return f"Given({part.points.shape}, {part.space}, {digest.hexdigest()})"
+    return repr(part) if isinstance(part, Sequence) else part
 
 
 def _remove_leftovers(folder: Path) -> None:

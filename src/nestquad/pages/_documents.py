@@ -7,16 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nestquad.errors import MissingExtraError, optional_module
-from nestquad.pages._blocks import (
-    Answer,
-    Block,
-    Bullets,
-    Drawing,
-    Heading,
-    PageEnd,
-    Table,
-    Text,
-)
+from nestquad.pages._blocks import Answer, Block, Bullets, Drawing, Heading, PageEnd, Table, Text
 
 
 def document(heading: str, author: str, blocks: Sequence[Block]) -> bytes:
@@ -115,8 +106,10 @@ def _add_table(document: Any, head: Sequence[str], rows: Sequence[Sequence[str]]
     # Widths by the longest word, which is not broken, and by the text up to a quarter of a line of
     # 90 characters; the padding of a cell is 4 characters wide.
     longest = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    words = [max(len(word) for text in column for word in text.split() or [""])
-             for column in zip(*lines, strict=True)]  # fmt: skip
+    words = [
+        max(len(word) for text in column for word in text.split() or [""])
+        for column in zip(*lines, strict=True)
+    ]
     weights = [4 + max(word, min(text, 22)) for word, text in zip(words, longest, strict=True)]
     whole = document.sections[0]
     width = whole.page_width - whole.left_margin - whole.right_margin

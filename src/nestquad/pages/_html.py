@@ -122,9 +122,7 @@ def write_page(path: str | Path, heading: str, sections: Iterable[str]) -> Path:
     return path
 
 
-def figure(
-    draw: Callable[[Any], Any], caption: str, alt: str | None = None, height: float = 3.5
-) -> str:
+def figure(draw: Callable[[Any], Any], caption: str, alt: str = "", height: float = 3.5) -> str:
     """A figure inside the page, small enough for a phone; without the extra ``plot``, a sentence.
 
     `draw` takes the axes; `alt` is for readers who do not see the figure.
@@ -138,12 +136,7 @@ def figure(
 
 
 def picture(
-    png: bytes,
-    caption: str,
-    alt: str | None = None,
-    *,
-    svg: bytes | None = None,
-    name: str = "figure",
+    png: bytes, caption: str, alt: str = "", *, svg: bytes | None = None, name: str = "figure"
 ) -> str:
     """A drawn figure inside the page; with its SVG, both can be downloaded under the `name`."""
     address = f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
@@ -166,10 +159,7 @@ def table(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def grid(
-    head: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    caption: str = "",
-    best: Container[int] = (),
+    head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "", best: Container[int] = ()
 ) -> str:
     """A table with a head, numbers to the right, names and words to the left; `best` rows bold.
 
@@ -202,10 +192,9 @@ def paragraphs(texts: Iterable[str]) -> str:
     return "\n".join(f"<p>{escape(text)}</p>" for text in texts)
 
 
-def bullets(texts: Iterable[str], tag: str = "ul", css: str = "") -> str:
+def bullets(texts: Iterable[str], tag: str = "ul") -> str:
     """Texts as a list, numbered with the tag ``ol``."""
-    named = f' class="{css}"' if css else ""
-    return f"<{tag}{named}>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</{tag}>"
+    return f"<{tag}>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</{tag}>"
 
 
 def footer(command: str | None) -> str:

@@ -74,9 +74,8 @@ def write_report(
     True
     """
     if estimate is None and comparison is None:
-        raise InputError(
-            "write_report", "neither an estimate nor a comparison", "at least one of them"
-        )
+        given = "neither an estimate nor a comparison"
+        raise InputError("write_report", given, "at least one of them")
     problem = estimate.problem if estimate is not None else getattr(comparison, "problem", "")
     heading = title or problem or "Nested expectation"
     sections = [f"<h1>{escape(heading)}</h1>"]

@@ -76,14 +76,8 @@ def _draw_dots(ax: Any, comparison: Any, measure: list[float], words: str) -> No
         ends.append(End(y, f"{size:.2g}{covered}", look.color))
     ax.plot([], [], "o", color=SOFT, ms=7, label=words.partition(",")[0])
     ax.plot([], [], "|", color=SOFT, ms=12, mew=2, label="claimed 95 % half-width")
-    ax.legend(
-        frameon=False,
-        fontsize=TEXT_SIZE,
-        ncols=2,
-        loc="lower left",
-        bbox_to_anchor=(-0.01, 0.98),
-        handletextpad=0.2,
-    )
+    place = {"loc": "lower left", "bbox_to_anchor": (-0.01, 0.98), "handletextpad": 0.2}
+    ax.legend(frameon=False, fontsize=TEXT_SIZE, ncols=2, **place)
     ax.set_yticks(range(len(pairs)), [short(row.method) for row, _ in pairs])
     ax.set_ylim(-0.6, len(pairs) - 0.4)
     ax.grid(False, axis="y")

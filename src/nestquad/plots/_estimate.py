@@ -56,11 +56,8 @@ def plot_estimate(estimate: Any, ax: Any = None) -> Any:
     """
     sample = estimate.sample
     if sample is None:
-        raise InputError(
-            "estimate",
-            "an estimate without its outer sample",
-            "one that nq.estimate or nq.expectation returned",
-        )
+        given = "an estimate without its outer sample"
+        raise InputError("estimate", given, "one that nq.estimate or nq.expectation returned")
     ax = axes_or_new(ax)
     # A single expectation has no inner stage.
     single = estimate.method == "kernel quadrature"
@@ -128,10 +125,8 @@ def plot_conditional(conditional: Any, ax: Any = None, coordinate: int = 0) -> A
     count = min(mean.shape[1], MOST_ANSWERS)
     ends = []
     for k, look in zip(range(count), _ANSWER_STYLES, strict=False):
-        half = ndtri(0.975) * sd[:, k]
-        ax.fill_between(
-            theta, mean[:, k] - half, mean[:, k] + half, color=look.color, alpha=0.2, linewidth=0
-        )
+        half, soft = ndtri(0.975) * sd[:, k], {"color": look.color, "alpha": 0.2, "linewidth": 0}
+        ax.fill_between(theta, mean[:, k] - half, mean[:, k] + half, **soft)
         ax.plot(theta, mean[:, k], color=look.color, linestyle=look.dashes, linewidth=1.8)
         ends.append(End(mean[-1, k], _indexed("J(θ)", k, count), look.color))
     label_ends(ax, ends)
@@ -153,23 +148,13 @@ def _draw_points(ax: Any, estimate: Any, variable: str, integrand: str) -> None:
     ends: list[End] = []
     for k, look in zip(range(f.shape[1]), _ANSWER_STYLES, strict=False):
         faces = np.where(weights[:, k] < 0, "white", look.color)
+        points = {"c": faces, "edgecolors": look.color, "linewidths": 0.6, "zorder": 3}
         marker = "o" if f.shape[1] == 1 else look.marker
-        ax.scatter(
-            theta,
-            f[:, k],
-            _areas(weights[:, k]),
-            c=faces,
-            edgecolors=look.color,
-            marker=marker,
-            linewidths=0.6,
-            zorder=3,
-        )
+        ax.scatter(theta, f[:, k], _areas(weights[:, k]), marker=marker, **points)
         mean, text = _mean_of(estimate, k)
         ax.axhline(mean, color=look.color, linewidth=1.2, linestyle=AVERAGE)
-        ends += [
-            End(f[-1, k], _indexed(integrand, k, f.shape[1]), look.color),
-            End(mean, text, look.color),
-        ]
+        ends.append(End(f[-1, k], _indexed(integrand, k, f.shape[1]), look.color))
+        ends.append(End(mean, text, look.color))
     notes = ["area of a point: its weight"]
     if (weights < 0).any():
         notes.append("hollow: negative")
@@ -250,10 +235,8 @@ def plot_proxy(diagnosis: Any, axes: Any = None, name: str = "") -> Any:
 def _draw_observed(errors: Any, ax: Any, name: str) -> None:
     look = series_styles(1)[0]
     observed, half = errors.predicted + errors.mean, ndtri(0.975) * np.sqrt(errors.noise)
-    ax.errorbar(
-        errors.predicted, observed, yerr=half, fmt="none", ecolor=look.color, elinewidth=0.5,
-        alpha=0.35,
-    )  # fmt: skip
+    bars = {"fmt": "none", "ecolor": look.color, "elinewidth": 0.5, "alpha": 0.35}
+    ax.errorbar(errors.predicted, observed, yerr=half, **bars)
     ax.plot(errors.predicted, observed, ".", color=look.color, markersize=3, alpha=0.6)
     ends = np.array([errors.predicted.min(), errors.predicted.max()])
     ax.plot(ends, ends, color=INK, linewidth=1.0)
@@ -276,10 +259,7 @@ def plot_proxy_errors(diagnosis: Any, ax: Any = None, name: str = "") -> Any:
     ax.axhline(0.0, color=INK, linewidth=1.0)
     # Outliers of single draws are not to hide the band.
     low, high = np.quantile(errors.mean, [0.01, 0.99])
-    low, high = (
-        min(low, float((mean - half).min()), 0.0),
-        max(high, float((mean + half).max()), 0.0),
-    )
+    low, high = min(low, (mean - half).min(), 0.0), max(high, (mean + half).max(), 0.0)
     if high > low:
         ax.set_ylim(low - 0.15 * (high - low), high + 0.15 * (high - low))
     ax.set_xlabel("J predicted by the proxy")

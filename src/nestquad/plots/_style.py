@@ -170,19 +170,14 @@ def label_ends(ax: Any, ends: Iterable[End]) -> None:
         x, y = map(float, to_axes.transform((right if end.x is None else end.x, end.y)))
         places.append((x, y, end))
     places.sort(key=lambda place: place[1])
-    heights = _apart(
-        [y for _, y, _ in places], [line * (1 + end.text.count("\n")) for _, _, end in places]
-    )
+    sizes = [line * (1 + end.text.count("\n")) for _, _, end in places]
+    heights = _apart([y for _, y, _ in places], sizes)
     for height, (x, y, end) in zip(heights, places, strict=True):
         if end.x is not None and (x < 0.9 or abs(height - y) > line):
-            ax.plot(
-                [x, 1.01], [y, height], color=end.color, linewidth=0.5, alpha=0.7, zorder=1,
-                transform=ax.transAxes, clip_on=False,
-            )  # fmt: skip
-        ax.text(
-            1.015, height, end.text, color=end.color, fontsize=TEXT_SIZE, va="center",
-            transform=ax.transAxes,
-        )  # fmt: skip
+            line_look = {"linewidth": 0.5, "alpha": 0.7, "zorder": 1, "clip_on": False}
+            ax.plot([x, 1.01], [y, height], color=end.color, transform=ax.transAxes, **line_look)
+        text_look = {"fontsize": TEXT_SIZE, "va": "center", "transform": ax.transAxes}
+        ax.text(1.015, height, end.text, color=end.color, **text_look)
 
 
 def _apart(wanted: list[float], sizes: list[float]) -> list[float]:

@@ -178,16 +178,12 @@ class Sequence(ABC):
             raise InputError("dim", str(dim), "at least one coordinate")
         for argument, (first, last) in (("sets", sets), ("indices", indices)):
             if not 0 <= first <= last:
-                raise InputError(
-                    argument, f"({first}, {last})", "a half-open range (a, b) with 0 <= a <= b"
-                )
+                expected = "a half-open range (a, b) with 0 <= a <= b"
+                raise InputError(argument, f"({first}, {last})", expected)
         if self.max_points is not None and indices[1] > self.max_points:
-            raise InputError(
-                "indices",
-                f"a request for {indices[1]} points a set",
-                f"at most {self.max_points}, all that {self.name!r} points have here",
-                self._more_points,
-            )
+            given = f"a request for {indices[1]} points a set"
+            expected = f"at most {self.max_points}, all that {self.name!r} points have here"
+            raise InputError("indices", given, expected, self._more_points)
         return self._uniforms(stream, dim, sets, indices)
 
     @abstractmethod
@@ -434,18 +430,12 @@ class Given(Sequence):
         self, stream: Stream, dim: int, sets: tuple[int, int], indices: tuple[int, int]
     ) -> Array:
         if dim != self.points.shape[-1]:
-            raise InputError(
-                "points",
-                f"{self.points.shape[-1]} coordinates",
-                f"{dim}, the number of variables that drive the law",
-            )
+            expected = f"{dim}, the number of variables that drive the law"
+            raise InputError("points", f"{self.points.shape[-1]} coordinates", expected)
         if self.max_sets is not None and sets[1] > self.max_sets:
-            raise InputError(
-                "points",
-                f"{self.max_sets} sets",
-                f"at least {sets[1]}, one for each set asked for",
-                "Points of shape (N, d) are shared by all sets.",
-            )
+            expected = f"at least {sets[1]}, one for each set asked for"
+            advice = "Points of shape (N, d) are shared by all sets."
+            raise InputError("points", f"{self.max_sets} sets", expected, advice)
         (a, b), (start, stop) = sets, indices
         if self.points.ndim == 2:
             return np.repeat(self.points[None, start:stop], b - a, axis=0)
@@ -468,26 +458,20 @@ def _checked(points: ArrayLike, space: str) -> Array:
     try:
         array = np.array(points, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(
-            "points", f"a {type(points).__name__}", "an array of numbers, (N, d) or (S, N, d)"
-        ) from error
+        expected = "an array of numbers, (N, d) or (S, N, d)"
+        raise InputError("points", f"a {type(points).__name__}", expected) from error
     if array.ndim not in (2, 3) or array.size == 0:
-        raise InputError(
-            "points",
-            f"an array of shape {array.shape}",
-            "shape (N, d), shared by all sets, or (S, N, d)",
-            "Write points[:, None] for a single coordinate." if array.ndim == 1 else "",
-        )
+        expected = "shape (N, d), shared by all sets, or (S, N, d)"
+        advice = "Write points[:, None] for a single coordinate." if array.ndim == 1 else ""
+        raise InputError("points", f"an array of shape {array.shape}", expected, advice)
     usable = (array > 0.0) & (array < 1.0) if space == "uniform" else np.isfinite(array)
     if not usable.all():
         row = tuple(int(i) for i in np.argwhere(~usable)[0][:-1])
         where = f"row {row[-1]}" if len(row) == 1 else f"row {row[1]} of set {row[0]}"
-        inside = space == "uniform"
-        raise InputError(
-            "points",
-            f"{array[row].tolist()} in {where}",
-            "numbers strictly between 0 and 1" if inside else "finite numbers",
-            'Use space="native" for points of the law itself.' if inside else "",
-        )
+        expected, advice = "finite numbers", ""
+        if space == "uniform":
+            expected = "numbers strictly between 0 and 1"
+            advice = 'Use space="native" for points of the law itself.'
+        raise InputError("points", f"{array[row].tolist()} in {where}", expected, advice)
     array.flags.writeable = False
     return array
