@@ -169,8 +169,12 @@ class ProcessModel(ModelOfJ):
         return np.asarray(np.stack(g, axis=1) - self._unbounded(uniform) + self.mean(uniform))
 
     def bounded(self, j: Array, uniform: Array) -> Array:
-        """J within half a range of the values of g, and positive if f needs that."""
-        j = np.where(self._logarithms, j, near_values(j, self.values))
+        """J within half a range of the values of g, and positive where log g is modeled.
+
+        Exponentials of few values run away in the tails.
+        """
+        near = near_values(j, self.values)
+        j = np.where(self._logarithms, np.minimum(j, near), near)
         return np.maximum(j, self._floor) if self.positive else j
 
     def residuals(self) -> Array:
