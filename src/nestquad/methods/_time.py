@@ -24,28 +24,28 @@ def correct_plan(
     plan: TimePlan, turn: Turn[Any], before: Turn[Any] | None, seconds: float
 ) -> TimePlan:
     """The forecast after a turn that has taken `seconds`; unchanged where nothing was learned."""
-    design = turn.design
-    if not isinstance(design, LearnedDesign):
+    if not isinstance(turn.design, LearnedDesign):
         return plan
-    n, known = design.learning.n_evaluations, 0
-    fitted, new = True, design.n_evaluations
-    if before is not None and isinstance(before.design, LearnedDesign):
-        known = before.design.learning.n_evaluations
-        fitted, new = known < n, design.n_evaluations - before.design.n_evaluations
-    return plan.corrected(seconds, n, design.n_evaluations - n, new, fitted=fitted)
+    *sizes, fitted = _sizes(turn.design, before)
+    return plan.corrected(seconds, *sizes, fitted=fitted)
 
 
 def seconds_of(plan: TimePlan, design: Design, last: Turn[Any] | None = None) -> float:
     """Predicted seconds of a design, beside that of a last turn."""
-    n, known, learned = design.n_evaluations, 0, 0
-    if last is not None:
-        known = last.design.n_evaluations
+    *sizes, fitted = _sizes(design, last)
+    return plan.seconds(*sizes, fitted=fitted)
+
+
+def _sizes(design: Design, last: Turn[Any] | None) -> tuple[int, int, int, bool]:
+    """Points of the fit, points of its check, new evaluations, and whether the fit is new."""
+    n, new, learned = design.n_evaluations, design.n_evaluations, 0
     if isinstance(design, LearnedDesign):
         n = design.learning.n_evaluations
-        if last is not None and isinstance(last.design, LearnedDesign):
+    if last is not None:
+        new -= last.design.n_evaluations
+        if isinstance(last.design, LearnedDesign):
             learned = last.design.learning.n_evaluations
-    checks = design.n_evaluations - n
-    return plan.seconds(n, checks, design.n_evaluations - known, fitted=n > learned)
+    return n, design.n_evaluations - n, new, n > learned
 
 
 def budget_in_time(

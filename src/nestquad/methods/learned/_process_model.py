@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -40,9 +40,9 @@ class ProcessSettings:
     surprising
         Leave-one-out residuals above this many of their standard deviations are events that the
         process does not expect; smaller ones are part of its posterior.
-    prior_forecasts, prior_changes
-        Number of forecasts of values, and of changes of the answer, that the claim of the process
-        itself is worth: small beside the number of points, and as much as one turn. Not tuned.
+    prior_changes
+        Number of changes of the answer that the claim of the process is worth: as much as one turn.
+        Not tuned.
     least
         Least J relative to the smallest positive Ĵ over the sketch, where f needs J > 0.
     """
@@ -54,7 +54,6 @@ class ProcessSettings:
     n_groups: int = 4
     n_cells: int = 4096
     surprising: float = 3.0
-    prior_forecasts: float = 2.0
     prior_changes: float = 1.0
     least: float = 0.1
 
@@ -79,10 +78,6 @@ class ProcessModel(ModelOfJ):
         Whether f needs J > 0.
     settings
         Tuning numbers.
-    forecasts
-        Squared errors (m, p) of forecasts of the last m values by the models before them, relative
-        to their variances: the prequential evidence of Dawid (1984), Statistical theory: the
-        prequential approach.
     history
         Earlier turns: number of points, answers (k,) and their standard deviations.
     """
@@ -93,7 +88,6 @@ class ProcessModel(ModelOfJ):
     outer: int
     positive: bool = False
     settings: ProcessSettings = DEFAULT
-    forecasts: Array = field(default_factory=lambda: np.empty((0, 0)))
     history: tuple[tuple[int, Array, Array], ...] = ()
 
     @property
@@ -169,8 +163,12 @@ class ProcessModel(ModelOfJ):
         return np.asarray(np.stack(g, axis=1) - self._unbounded(uniform) + self.mean(uniform))
 
     def bounded(self, j: Array, uniform: Array) -> Array:
-        """J within half a range of the values of g, and positive if f needs that."""
-        j = np.where(self._logarithms, j, near_values(j, self.values))
+        """J within half a range of the values of g, and positive where log g is modeled.
+
+        Exponentials of few values run away in the tails.
+        """
+        near = near_values(j, self.values)
+        j = np.where(self._logarithms, np.minimum(j, near), near)
         return np.maximum(j, self._floor) if self.positive else j
 
     def residuals(self) -> Array:
@@ -197,21 +195,12 @@ class ProcessModel(ModelOfJ):
         mean = (np.sum(squares, axis=0) + prior) / (len(recent) + prior)
         return np.asarray(np.sqrt(np.maximum(mean, 1.0)))
 
-    @cached_property
-    def _surprise(self) -> Array:
-        """Factor (p,) of variances by forecasts of the later half of the points, at least one."""
-        known = self.forecasts[-(self.n_points // 2) :]
-        prior = self.settings.prior_forecasts
-        mean = (known.sum(axis=0) + prior) / (len(known) + prior)
-        return np.maximum(mean, 1.0) if len(known) else np.ones(len(self.fits))
-
     def paths(self, n_paths: int, rng: np.random.Generator) -> Paths:
         """Posterior draws over functions and hyperparameters, and delete-a-group changes."""
         settings, theta = self.settings, self.sketch.uniform
         n_each = -(-n_paths // settings.n_parameters)
         errors, observed, expected, shared = [], [], [], []
-        each = zip(self.fits, self._scores(theta), np.sqrt(self._surprise), strict=True)
-        for fit, z, factor in each:
+        for fit, z in zip(self.fits, self._scores(theta), strict=True):
             process, unit = fit.process, fit.process.variance_unit**0.5
             base = process.mean(z)
             drawn = [
@@ -222,7 +211,7 @@ class ProcessModel(ModelOfJ):
             for one in drawn:
                 g, j = one.prior_functions(z, n_each, settings.n_features, rng)
                 parts.append((one.mean(z) - base)[:, None] + unit * (j - one.interpolated(z, g)))
-            errors.append(factor * np.concatenate(parts, axis=1)[:, :n_paths].T)
+            errors.append(np.concatenate(parts, axis=1)[:, :n_paths].T)
             # Values are resolved to the root of the least noise variance, by all groups alike.
             floor = JointPriors.least_noise**0.5 * unit * (base if process.kind.logarithm else 1.0)
             signs = rng.standard_normal((2, n_paths, 1))
@@ -305,20 +294,4 @@ def fit_process_model(
         if fit is None:
             raise NumericalError("No Gaussian process in theta and x has a likelihood.")
         fits.append(fit)
-    model = ProcessModel(tuple(fits), uniform, values, outer, positive)
-    if last is None:
-        return replace(model, forecasts=np.empty((0, len(fits))))
-    new = _squared_forecasts(last, uniform[last.n_points :], values[last.n_points :])
-    return replace(model, forecasts=np.concatenate([last.forecasts, new]))
-
-
-def _squared_forecasts(model: ProcessModel, uniform: Array, values: Array) -> Array:
-    """Squared errors (m, p) of forecasts of values at new points, relative to their variances."""
-    columns = []
-    for process, y in zip(model.processes, values.T, strict=True):
-        gp, z = process.gp, process.kind.scores(uniform)
-        if process.kind.logarithm:
-            y = np.log(np.maximum(y, _TINY))
-        variance = gp.sd(z) ** 2 + np.mean(gp.noise_sd) ** 2
-        columns.append((y - gp.mean(z)) ** 2 / np.maximum(variance, _TINY))
-    return np.stack(columns, axis=1)
+    return ProcessModel(tuple(fits), uniform, values, outer, positive)
