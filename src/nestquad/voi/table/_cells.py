@@ -14,7 +14,7 @@ import numpy as np
 from nestquad._checks import shown
 from nestquad._typing import Array, Indices
 from nestquad.errors import InputError, optional_module
-from nestquad.voi.table._limits import LARGEST, check_table
+from nestquad.voi.table._limits import LARGEST, MOST_COLUMNS, check_table
 from nestquad.voi.table._numbers import decimal_mark, has_groups, is_float, is_quantity
 
 if TYPE_CHECKING:
@@ -117,6 +117,8 @@ def read_text(name: str, data: bytes) -> Region:
     separator = _separator(first)
     first = ["" if _SEPARATOR_LINE.fullmatch(line.rstrip(separator)) else line for line in first]
     width = max((len(re.split(separator, line)) for line in first), default=1)
+    if width > MOST_COLUMNS:
+        raise InputError(name, f"{width:,} columns", f"at most {MOST_COLUMNS:,} columns")
     blank: dict[str, Any] = {"skip_blank_lines": False, "skipinitialspace": True, **_RAW}
     top = pd.read_csv(
         io.StringIO("\n".join([*first, ""])),
