@@ -413,6 +413,8 @@ def test_uploads_above_the_limit_are_refused_before_they_are_read(client):
 def test_too_many_cells_are_refused():
     with pytest.raises(nq.InputError, match="cells"):
         _limits.check_table("parameters", b"a" + b"," * (_limits.MOST_CELLS + 1))
+    with pytest.raises(nq.InputError, match="200,001 columns"):
+        voi.read_csv(("costs.csv", b"," * 200_000), "costs")
 
 
 def bomb(tmp_path, parts):

@@ -14,7 +14,7 @@ import numpy as np
 from nestquad._checks import shown
 from nestquad._typing import Array, Indices
 from nestquad.errors import InputError, optional_module
-from nestquad.voi.table._limits import LARGEST, check_table
+from nestquad.voi.table._limits import LARGEST, MOST_COLUMNS, check_table
 from nestquad.voi.table._numbers import decimal_mark, has_groups, is_float, is_quantity
 
 if TYPE_CHECKING:
@@ -117,27 +117,24 @@ def read_text(name: str, data: bytes) -> Region:
     separator = _separator(first)
     first = ["" if _SEPARATOR_LINE.fullmatch(line.rstrip(separator)) else line for line in first]
     width = max((len(re.split(separator, line)) for line in first), default=1)
-    blank: dict[str, Any] = {"skip_blank_lines": False, "skipinitialspace": True, **_RAW}
-    top = pd.read_csv(
-        io.StringIO("\n".join([*first, ""])),
-        sep=separator,
-        names=range(width),
-        dtype=object,
-        **blank,
-    )
-    top = top.map(lambda x: x.strip() or None if isinstance(x, str) else None)
-    above = find_header(top)[0] if len(top) else 0
-    options = {"sep": separator, "encoding": encoding, "skiprows": above + 1, **_RAW}
-    # Between commas numbers have points; elsewhere the cells tell.
-    options |= {"low_memory": False} if separator == "," else {"dtype": str}
+    if width > MOST_COLUMNS:
+        raise InputError(name, f"{width:,} columns", f"at most {MOST_COLUMNS:,} columns")
+    options: dict[str, Any] = {"sep": separator, "skip_blank_lines": False, **_RAW}
     try:
-        frame = pd.read_csv(io.BytesIO(data), skip_blank_lines=False, **options)
+        lead = io.StringIO("\n".join([*first, ""]))
+        top = pd.read_csv(lead, names=range(width), dtype=str, skipinitialspace=True, **options)
+        top = top.astype(object).map(lambda x: x.strip() or None if isinstance(x, str) else None)
+        above = find_header(top)[0] if len(top) else 0
+        options |= {"encoding": encoding, "skiprows": above + 1}
+        # Between commas numbers have points; elsewhere the cells tell.
+        how: Any = {"low_memory": False} if separator == "," else {"dtype": str}
+        frame = pd.read_csv(io.BytesIO(data), **how, **options)
+        floats = frame.select_dtypes("float")
         # Floats do not show that 1.25 stands as 1.250 beside 850.
-        unclear = [] if "dtype" in options else list(filter(lambda c: _may_group(frame[c]), frame))
-        if unclear:
-            texts = pd.read_csv(io.BytesIO(data), skip_blank_lines=False, dtype=str, **options)
-            for name in unclear:
-                frame[name] = texts[name] if has_groups(texts[name].dropna()) else frame[name]
+        if unclear := floats.columns[((floats % 1 == 0) & (floats != 0)).any()].tolist():
+            texts = pd.read_csv(io.BytesIO(data), usecols=unclear, dtype=str, **options)
+            grouped = [name for name in unclear if has_groups(texts[name].dropna())]
+            frame[grouped] = texts[grouped]
     except pd.errors.EmptyDataError:
         raise InputError(name, "no rows", "a header line and one line for each draw") from None
     except pd.errors.ParserError as error:
@@ -161,19 +158,6 @@ def read_text(name: str, data: bytes) -> Region:
     is_read = decimal == "," and any(dtype.kind in "fiu" for dtype in region.frame.dtypes)
     notes = ("the file has decimal commas: 1,5 is 1.5",) if is_read else ()
     return replace(region, notes=(*notes, *region.notes))
-
-
-def _may_group(column: pd.Series[Any]) -> bool:
-    """Whether all numbers are below 1,000, some of them whole, with three decimals at most."""
-    if column.dtype.kind != "f":
-        return False
-    x = column.dropna().to_numpy()
-    x = np.abs(x[x != 0])
-    whole = x == np.round(x)
-    return bool(
-        whole.any() and not whole.all() and ((x >= 1) & (x < 1000)).all()
-        and (np.abs(1000 * x - np.round(1000 * x)) < 1e-6).all()
-    )  # fmt: skip
 
 
 def _with_mark(column: pd.Series[Any], mark: str) -> pd.Series[Any]:

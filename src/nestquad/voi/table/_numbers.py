@@ -62,10 +62,15 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> tuple[Array, str]:
     return values, "; ".join([*notes, *([example] if example else [])])
 
 
-def has_groups(bodies: Iterable[str]) -> bool:
+def has_groups(cells: Iterable[str]) -> bool:
     """Whether 850 stands beside 1.250: decimals would not be three or none in every cell."""
-    matches = [re.fullmatch(r"[-+]?(?!0)\d{1,3}([.,]\d{3})?|[-+]?0", x.strip()) for x in bodies]
-    return all(matches) and {bool(m[1]) for m in matches if m and m[0] != "0"} == {True, False}
+    kinds = set()
+    for cell in cells:
+        match = re.fullmatch(r"[-+]?(?!0)\d{1,3}([.,]\d{3})?|[-+]?0()", cell.strip())
+        if match is None:
+            return False
+        kinds |= {bool(match[1])} if match[2] is None else set()
+    return len(kinds) > 1
 
 
 def decimal_mark(cells: Iterable[Any]) -> str:
