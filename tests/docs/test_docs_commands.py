@@ -82,9 +82,10 @@ def write_simulation() -> None:
     """The table that `nestquad risk` reads."""
     rng = np.random.default_rng(0)
     with open("simulation.csv", "w", encoding="utf-8") as file:
-        file.write("scenario,loss\n")
-        for scenario, mean in enumerate(rng.normal(size=100)):
-            file.writelines(f"{scenario},{mean + noise}\n" for noise in rng.normal(size=4))
+        file.write("scenario,loss,rate,equity\n")
+        for scenario, (rate, equity) in enumerate(rng.normal(size=(100, 2))):
+            losses = rate + equity + rng.normal(size=4)
+            file.writelines(f"{scenario},{loss},{rate},{equity}\n" for loss in losses)
 
 
 def write_trial() -> None:
