@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -41,6 +42,39 @@ def test_differences_of_designs_are_better_known_than_values():
         assert ahead.std_error <= max(0.3 * found.estimates[0].std_error, 1e-4)
         assert abs(ahead.value - (line_gain(1.05) - line_gain(1.0))) < 1.5 * ahead.half_width
     assert "<table" in runs[0]._repr_html_()
+
+
+def test_other_criteria_share_random_numbers():
+    def payoff(theta):
+        return np.stack([theta.sum(axis=-1), np.zeros(theta.shape[:-1])], axis=-1)
+
+    def reduced(d):
+        return (1 + d**2) / (1 + d**2 + SD**2)
+
+    def decided(d):
+        return (1 + d) / np.sqrt(2 * np.pi * (1 + d**2 + SD**2))
+
+    decision = partial(design.decision_value, payoff=payoff)
+    for criterion, exact in ((design.variance_reduction, reduced), (decision, decided)):
+        found = design.compare(line(), [1.0, 1.1], criterion=criterion, budget=1000, rng=0, **FEW)
+        ahead = found.difference(1, 0)
+        assert abs(ahead.value - (exact(1.1) - exact(1.0))) < 1.5 * ahead.half_width
+        assert ahead.std_error <= 0.4 * found.estimates[0].std_error
+
+
+def test_compared_designs_count_every_likelihood():
+    counted = 0
+
+    def counting(y, theta, d):
+        nonlocal counted
+        found = line().log_prob(y, theta, d)
+        counted += found.size
+        return found
+
+    found = design.compare(
+        line(log_prob=counting, target=[1]), [1.0, 1.2], budget=1500, rng=0, **FEW
+    )
+    assert found.n_evaluations == counted <= 1500
 
 
 def test_lower_bounds_are_called_so(tmp_path):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from nestquad._checks import instance, number
+from nestquad._checks import number
 from nestquad._progress import ProgressLike
 from nestquad._typing import Array, RNGLike
 from nestquad.clock import OutOfTimeError, Schedule
@@ -310,8 +310,6 @@ class Run:
         self.most = SETTINGS.simulations if self.simulations is None else self.simulations
         if not number("simulations", self.most, expected, above=511).is_integer():
             raise InputError("simulations", repr(self.simulations), expected)
-        if self.like is not None:
-            instance("like", self.like, Shared, "set by compare, or None")
         self.budget = check_limits(self.budget, self.tol, self.rtol, self.max_seconds)
         goals = (self.budget, self.tol, self.rtol, self.max_seconds)
         if self.experiment.log_prob is not None and all(goal is None for goal in goals):
@@ -343,6 +341,7 @@ class Run:
                 return exact
         fit = learn if self.like is None else self.like.learn
         learned = fit(self.experiment, self.design, int(self.most), stream, self.schedule)
+        learned.check()
         self._prepare(make(learned))
         gain = self._bound(LOWER_BOUND)
         if self.experiment.log_prob is not None:
