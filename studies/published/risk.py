@@ -87,8 +87,9 @@ def _insurance() -> PublishedProblem:
         name="insurance",
         title="Life insurance: value at risk 99.5 % of own funds (SCR)",
         source=(
-            "Optimized multilevel Monte Carlo for nested simulation (2025), arXiv 2510.18995; "
-            "repository MTruc/optimized_mlmc_nested_sim"
+            "Boumezoued, Cherchali, Lemaire, Pagès and Truc, Optimized multi-level Monte Carlo "
+            "parametrization and antithetic sampling for nested simulations (2025), arXiv "
+            "2510.18995; repository MTruc/optimized_mlmc_nested_sim"
         ),
         about=(
             "One outer and nine inner normals. S₀ = 100, S₁ = 100 exp(0.08 − 0.15²/2 + 0.15 Z₁), "
@@ -177,8 +178,9 @@ def _calls(assets: int) -> PublishedProblem:
         name=f"calls-{assets}",
         title=f"Calls on {assets} asset{'s' if several else ''}: value at risk 90 %",
         source=(
-            "Smooth nested simulation: bridging cubic and square root convergence rates in high "
-            "dimensions (2022), arXiv 2201.02958; repository xintong0087/nestedSimulation"
+            "Wang, Wang and Zhang, Smooth nested simulation: bridging cubic and square root "
+            "convergence rates in high dimensions (2024), arXiv 2201.02958; repository "
+            "xintong0087/nestedSimulation"
         ),
         about=(
             f"{assets} geometric Brownian motion{'s' if several else ''} from 100 with drift 0.08, "
