@@ -17,6 +17,9 @@ from nestquad.methods._time import correct_plan, seconds_of, start_plan
 from nestquad.methods.learned import Learned, LearnedDesign, LearnedMethod
 from nestquad.problem import NestedExpectation
 
+# Evaluations with which a plain rule is no pilot: as many as those of a model.
+_SHOWN = 512
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -158,8 +161,11 @@ class Candidate:
 def is_pilot(candidate: Candidate, standing: Sequence[Candidate]) -> bool:
     """Whether a candidate has less than a third of the points of another: its bar may be luck.
 
-    Plain rules are no measure for others, as they need many more points.
+    Plain rules are no measure for others, as they need many more points, and from some hundred
+    evaluations on their bars, spreads of blocks, are not luck.
     """
+    if candidate.method.plain and candidate.n >= _SHOWN:
+        return False
     sizes = [other.n for other in standing if not other.method.plain]
     return candidate.n < max(sizes, default=0) / 3.0
 
