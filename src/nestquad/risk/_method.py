@@ -522,7 +522,7 @@ class TailSampling(Method[RiskState]):
         parts = state.dense.weights, state.dense.owner
         for c, law in enumerate(laws):
             claimed, z = expected[:, c], law.score(s[:, c])
-            rest, fit = TailFit.of(check, r[:, :, c], z, node, claimed)
+            rest, fit = TailFit.of(check, r[:, :, c], z, node)
             # The same stream for all: errors of dates go together.
             rng, b, at = design.grids[0].stream.child(9).generator(), None, s[:, c]
             if fit is None:

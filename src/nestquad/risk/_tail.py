@@ -32,17 +32,15 @@ class TailSettings:
         Changes beyond those at pairs that are allowed elsewhere, in units of their range.
     claimed
         Share of the variance that the model claims that is expected to be left.
-    width
-        Scale of the Laplace prior of log(size / claimed size) of the error of Ĵ.
+    fewest_coordinates
+        Coordinates of θ from which residuals are learned: in fewer a lattice follows J, and the
+        regression misled it where J grows fast in the tails.
     clearly
         Standard errors by which the fit has to predict other pairs better than no change.
     penalties
         Ratios of noise variance to prior variance of a coefficient, for each pair.
     rows
         Rows at which terms are computed at a time: a limit of memory.
-    level_pairs, least_level
-        Pairs of a bin in which the size of residuals is known, and the least mean square in a bin
-        in units of that of all pairs.
     """
 
     values_per_term: int = 4
@@ -51,12 +49,10 @@ class TailSettings:
     score_size: float = 5.0
     reach: float = 0.5
     claimed: float = 0.25
-    width: float = 1.0
+    fewest_coordinates: int = 3
     clearly: float = 2.0
     penalties: tuple[float, ...] = tuple(np.logspace(-6.0, 3.0, 46))
     rows: int = 1 << 13
-    level_pairs: int = 48
-    least_level: float = 1e-8
 
 
 SETTINGS = TailSettings()
@@ -84,8 +80,7 @@ class LinearFit:
     hidden: Array
 
     @classmethod
-    def of(cls, columns: Array, y: Array, variance: float | None = None) -> LinearFit:
-        """From columns (m, k) and y (m,), whose mean given the columns has an expected variance."""
+    def of(cls, columns: Array, y: Array) -> LinearFit:
         n = len(y)
         size, axes = np.linalg.eigh(columns.T @ columns)
         size = np.maximum(size, 1e-12 * size[-1] + 1e-300)
@@ -94,9 +89,6 @@ class LinearFit:
         kept = size / (size + options)
         rest = np.maximum(y @ y - kept @ (moments**2 / size), 1e-12 * (y @ y) + 1e-300)
         logs = 0.5 * np.log(options / (size + options)).sum(axis=1) - 0.5 * n * np.log(rest)
-        if variance is not None:
-            ratios = rest * size.sum() / (n * options[:, 0] * max(n * variance, 1e-300))
-            logs -= 0.5 * np.abs(np.log(ratios + 1e-300)) / SETTINGS.width
         chance = np.exp(logs - logs.max())
         gain = (chance / chance.sum()) @ (kept / size)
         coefficients = axes @ (gain * moments)
@@ -147,26 +139,6 @@ def control_terms(dim: int, d: int, room: int) -> list[Term]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Level:
-    """Root mean square as a smooth function of a score, relative to its geometric mean."""
-
-    z: Array
-    log: Array
-
-    @classmethod
-    def of(cls, z: Array, squares: Array) -> _Level:
-        bins = np.array_split(np.argsort(z, kind="stable"), max(len(z) // SETTINGS.level_pairs, 1))
-        least = SETTINGS.least_level * float(squares.mean()) + 1e-300
-        logs = np.log([float(squares[one].mean()) + least for one in bins])
-        near = [logs[max(k - 1, 0) : k + 2].mean() for k in range(len(logs))]
-        middle = np.array([float(z[one].mean()) for one in bins])
-        return cls(middle, 0.5 * (np.array(near) - np.mean(near)))
-
-    def __call__(self, z: Array) -> Array:
-        return np.asarray(np.exp(np.interp(z, self.z, self.log)))
-
-
-@dataclass(frozen=True, eq=False)
 class TailFit:
     """Regression of residuals g − ĝ at pairs on θ and the score of Ĵ.
 
@@ -189,35 +161,31 @@ class TailFit:
     fit: LinearFit
     terms: Sequence[Term]
     sizes: Array
-    level: _Level
     ends: tuple[float, float]
     change: Array
     variance: Array
 
     @classmethod
     def of(
-        cls, check: Check, residuals: Array, z: Array, node: Indices, expected: Array
+        cls, check: Check, residuals: Array, z: Array, node: Indices
     ) -> tuple[Array, TailFit | None]:
         """From residuals (m, 2) at pairs of scenarios `node`, whose Ĵ have normal scores z (m,).
 
         Residuals less control variates, and the fit, None unless it predicts pairs that it has not
-        seen clearly better than no change. `expected` (m,) are squares of errors that the model
-        claims.
+        seen clearly better than no change.
         """
         dim = check.uniform.shape[1] + 1
+        if dim <= SETTINGS.fewest_coordinates:
+            return residuals, None
         room = min(len(z) // SETTINGS.values_per_term, SETTINGS.most_terms)
         theta, rest = _with_score(check.uniform, z), residuals
-        noise = _Level.of(z, 0.25 * (residuals[:, 0] - residuals[:, 1]) ** 2)
-        level = _Level.of(z, expected)
-        weight = 1.0 / noise(z)
         controls = control_terms(dim, dim + check.inner.shape[2], room)
         if controls:
             first, second = (
                 _table(np.concatenate([theta, check.inner[:, view]], axis=1)).matrix(controls)
                 for view in (0, 1)
             )
-            away = residuals[:, 0] - residuals[:, 1]
-            between = LinearFit.of(weight[:, None] * (first - second), weight * away)
+            between = LinearFit.of(first - second, residuals[:, 0] - residuals[:, 1])
             own = [between.without_own(columns) for columns in (first, second)]
             rest = residuals - np.stack(own, axis=1)
         _, rows, group, count = np.unique(
@@ -227,18 +195,15 @@ class TailFit:
         y = np.bincount(group, rest.mean(axis=1)) / count
         of_score = np.array([all(k == dim - 1 for k, _ in term) for term in terms])
         sizes = np.where(of_score, SETTINGS.score_size, 1.0)
-        columns = _table(theta[rows]).matrix(terms) * sizes * level(z[rows])[:, None]
-        w = weight[rows]
-        fit = LinearFit.of(w[:, None] * columns, w * y, float(np.median(expected[rows] * w**2)))
-        gain = (w * y) ** 2 - fit.left**2
+        fit = LinearFit.of(_table(theta[rows]).matrix(terms) * sizes, y)
+        gain = y**2 - fit.left**2
         if gain.mean() <= SETTINGS.clearly * gain.std() / np.sqrt(len(gain)):
             return rest, None
-        change, fitted = (y - fit.left / w)[group], columns @ fit.coefficients
+        change, fitted = (y - fit.left)[group], fit.columns @ fit.coefficients
         reach = SETTINGS.reach * float(np.ptp(fitted))
         ends = float(fitted.min()) - reach, float(fitted.max()) + reach
         r = rest - change[:, None]
-        variance = (fit.variances() / w**2)[group]
-        return r, cls(fit, terms, sizes, level, ends, change, variance)
+        return r, cls(fit, terms, sizes, ends, change, fit.variances()[group])
 
     def at(self, uniform: Array, z: Array) -> Array:
         """Change (M,) of Ĵ at uniforms (M, d) of θ, with normal scores z (M,) of Ĵ."""
@@ -249,9 +214,7 @@ class TailFit:
 
     def columns(self, uniform: Array, z: Array) -> Array:
         """Terms (M, k)."""
-        return (
-            _table(_with_score(uniform, z)).matrix(self.terms) * self.sizes * self.level(z)[:, None]
-        )
+        return _table(_with_score(uniform, z)).matrix(self.terms) * self.sizes
 
     def means(self, uniform: Array, z: Array, node: Indices, weights: Array) -> Array:
         """Weighted means (n, k) of the terms over the θ of each node."""
