@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nestquad import clock
+from nestquad import clock, limits
 from nestquad._checks import choice, number, whole
 from nestquad._log import log_answer, log_choice, log_start, log_turn
 from nestquad._progress import Progress, ProgressLike, Running, as_progress, duration
@@ -57,8 +57,6 @@ __all__ = [
     "validated",
 ]
 
-# Nobody will see the end of so many, at a nanosecond each; sizes fit into machine integers.
-_MOST = 1e15
 # A tolerance without a budget stops here: minutes of a cheap g, and not a surprise bill.
 DEFAULT_BUDGET = 10_000_000
 
@@ -349,18 +347,40 @@ def check_limits(
 def as_budget(budget: Any) -> int:
     """A number of evaluations as an integer; 2 outer × 2 inner are the fewest that make sense."""
     expected = "a whole number of at least 4 evaluations, and below 10¹⁵"
-    value = number("budget", budget, expected, above=3, below=_MOST)
+    value = number("budget", budget, expected, above=3, below=limits.BUDGET)
     if not value.is_integer():
         raise InputError("budget", repr(budget), expected)
     return int(value)
 
 
-# Differences between few points are small by luck now and then. A half-width below the tolerance
-# counts only if the one before it was within this factor of it, times that by which the number of
-# evaluations has grown since.
-_STEADY = 6.0
-# Evaluations after which an infinite bar will not become finite soon.
-_HOPELESS = 10_000
+@dataclass(frozen=True)
+class LoopSettings:
+    """Tuning numbers of the loop.
+
+    Attributes
+    ----------
+    steady
+        A half-width below the tolerance counts only if the half-width of the turn before was within
+        this factor of it, times the growth of the number of evaluations: differences between few
+        points may be small by accident.
+    hopeless
+        Evaluations after which a run with an infinite half-width ends.
+    learning, learning_time
+        Shares of learning in the evaluations and in the time of a certified estimate: a half, since
+        more evaluations reduce the residuals or their mean, and a larger share of the time, since
+        models take time too.
+    presumed
+        Seconds of a draw with its control variate, until a batch has shown them.
+    """
+
+    steady: float = 6.0
+    hopeless: int = 10_000
+    learning: float = 0.5
+    learning_time: float = 0.6
+    presumed: float = 1e-3
+
+
+LOOP = LoopSettings()
 _WIDE = (
     "the 95 % interval is wider than f(J) varies over theta: more evaluations would help, or a "
     "proposal or another parametrization under which g varies less; nestquad.risk places its own "
@@ -562,14 +582,14 @@ class Loop:
         self._half = np.asarray(found.half_width)
         if stopped is not None:
             return stopped
-        if self._aimed and np.isinf(self._half).all() and found.n_evaluations > _HOPELESS:
+        if self._aimed and np.isinf(self._half).all() and found.n_evaluations > LOOP.hopeless:
             return "limit"
         if self.goal.adaptive:
             target = self._ending(found)
             if found.sample is not None:  # an answer of zero has no relative error
                 target = np.maximum(target, 1e-14 * np.abs(found.sample.f).max())
             growth = found.n_evaluations / max(previous.n_evaluations, 1) if previous else 1.0
-            steady = turn.final or np.all(before <= _STEADY * growth * target)
+            steady = turn.final or np.all(before <= LOOP.steady * growth * target)
             if steady and not turn.tentative and np.all(self._half <= target):
                 return "converged"
             if self._aimed:
@@ -589,15 +609,6 @@ class Loop:
         return float(np.min(target / self.evaluator.units.final_or_one))
 
 
-# Shares of learning in the evaluations and in the time of a certified estimate: a half, since more
-# evaluations reduce the residuals or their mean, and which of them more depends on the problem; and
-# some more of the time, since models take time too.
-_LEARNING, _LEARNING_TIME = 0.5, 0.6
-# Seconds presumed for a draw with its control variate, until a batch has shown them. All draws of
-# a batch are made before the first is evaluated, so its size decides how long it takes.
-_PRESUMED = 1e-3
-
-
 @dataclass
 class CertifiedLoop(Loop):
     """A loop that learns, and then certifies its answer by fresh independent draws.
@@ -609,10 +620,10 @@ class CertifiedLoop(Loop):
     def run(self) -> Estimate:
         total, deadline = self.goal.budget, self.evaluator.deadline
         if total is not None:
-            self.goal = replace(self.goal, budget=int(_LEARNING * total))
+            self.goal = replace(self.goal, budget=int(LOOP.learning * total))
         if deadline < np.inf:
             now = clock.now()
-            self.evaluator.deadline = now + _LEARNING_TIME * max(deadline - now, 0.0)
+            self.evaluator.deadline = now + LOOP.learning_time * max(deadline - now, 0.0)
         found = super().run()
         if self.status == "interrupted" or self.last is None:
             return found
@@ -661,7 +672,7 @@ class CertifiedLoop(Loop):
         _ = certificate.pilot
         spent = self.evaluator.n_evaluations
         n = spent if total is None or self.goal.adaptive else total - spent
-        found, each = None, _PRESUMED
+        found, each = None, LOOP.presumed
         while True:
             started = clock.now()
             room = np.inf if total is None else total - self.evaluator.n_evaluations
@@ -670,19 +681,19 @@ class CertifiedLoop(Loop):
                 self.evaluator.stopped or min(room, affordable) < Certificate.fewest
             ):
                 return found
-            some = int(min(max(min(n, affordable), Certificate.fewest), room))
+            size = int(min(max(min(n, affordable), Certificate.fewest), room))
             try:
-                certificate.draw(some)
+                certificate.draw(size)
                 found = self.evaluator.units.natural(certificate.estimate())
             except OutOfTimeError:
                 if found is None:
                     raise
                 return found
-            each = (clock.now() - started) / some
+            each = (clock.now() - started) / size
             if not self._aimed:
-                if some >= min(n, room):
+                if size >= min(n, room):
                     return found
-                n -= some
+                n -= size
                 continue
             ratio = float(np.max(np.asarray(found.half_width) / self._target(found)))
             if ratio <= 1.0:
