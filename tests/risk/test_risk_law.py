@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy.special import ndtri
-from scipy.stats import norm, rankdata
+from scipy.stats import norm
 
-from nestquad.methods.learned import Check, DenseSet, Pairs
+from nestquad.methods.learned import Pairs
 from nestquad.risk._distribution import LossDistribution
 from nestquad.risk._law import Atom, LawOfJ
-from nestquad.risk._tail import TailFit
 from nestquad.risk._targets import Targets
 
 
 def _standard(n: int = 1 << 14, dim: float = 1.0) -> LawOfJ:
     """Ĵ is standard normal."""
     return LawOfJ.of_model(ndtri((np.arange(n) + 0.5) / n), np.ones(n), np.arange(n) % 16, dim)
-
-
-def _corrected(law: LawOfJ, pairs: Pairs, rng: np.random.Generator, values=None) -> LawOfJ:
-    """The law of a model whose θ has one coordinate, its own score, and whose x is not known."""
-    n = len(law.node)
-    s = law.s[law.node]
-    dense = DenseSet(norm.cdf(s)[:, None], np.full(n, 1.0 / n), s[:, None], np.arange(n) % 16)
-    if law.steps:
-        dense = DenseSet((rankdata(s)[:, None] - 0.5) / n, dense.weights, dense.j, 0 * dense.owner)
-    at = np.interp(pairs.s, np.sort(s), np.sort(dense.uniform[:, 0]))[:, None]
-    values = pairs.r + pairs.s[:, None] if values is None else values
-    m = len(at)
-    check = Check(at, pairs.weights, np.empty((m, 2, 0)), values[..., None])
-    node = np.arange(m) if pairs.node is None else pairs.node
-    r, fit = TailFit.of(check, pairs.r, law.score(pairs.s), node)
-    learned, b = (law, None) if fit is None else law.learned(dense, 0, fit, rng)
-    known = None if pairs.node is None else learned.node[pairs.node]
-    shift = 0.0 if fit is None else fit.change
-    pairs = replace(pairs, s=pairs.s + shift, r=r, node=known)
-    return learned.corrected(pairs, rng, values, b)
 
 
 def _law(bias: float, sd: float, noise: float, m: int = 4000, seed: int = 0) -> LawOfJ:
@@ -49,7 +26,7 @@ def _law(bias: float, sd: float, noise: float, m: int = 4000, seed: int = 0) -> 
     r = (j - at)[:, None] + noise * rng.normal(size=(m, 2))
     drawn = 0.25 * norm.pdf(at) + 0.75 * ((at > 1) & (at < 3)) / 2.0
     pairs = Pairs(at, r, norm.pdf(at) / drawn, np.full(m, max(sd, 0.01) ** 2))
-    return _corrected(_standard(dim=8.0), pairs, rng)
+    return _standard(dim=8.0).corrected(pairs, rng)
 
 
 def _interval(law: LawOfJ, kind: str, level: float) -> tuple[float, float, float]:
@@ -93,7 +70,7 @@ def test_a_jump_that_the_model_does_not_see(noise):
     at = rng.normal(size=m)
     j = at + 3.0 * (rng.random(m) < 0.1)
     r = (j - at)[:, None] + noise * rng.normal(size=(m, 2))
-    law = _corrected(_standard(dim=8.0), Pairs(at, r, np.ones(m), np.ones(m)), rng)
+    law = _standard(dim=8.0).corrected(Pairs(at, r, np.ones(m), np.ones(m)), rng)
     for c in (1.0, 3.0):
         exact = 0.9 * norm.sf(c) + 0.1 * norm.sf(c - 3.0)
         value, low, high = _interval(law, "exceed", c)
@@ -140,7 +117,7 @@ def test_scenarios_that_no_model_explains():
         r = (j - s)[at, None] + rng.normal(size=(m, 2))
         one = np.ones(m)
         law = LawOfJ.of_model(s, np.ones(n), np.zeros(n, dtype=int), np.inf, n)
-        law = _corrected(law, Pairs(s[at], r, one, 0.01 * one, at), rng)
+        law = law.corrected(Pairs(s[at], r, one, 0.01 * one, law.node[at]), rng)
         _, low, high = _interval(law, "exceed", 1.0)
         hits += low <= norm.sf(1.0) <= high
         assert high - low < 0.16
@@ -158,7 +135,7 @@ def test_a_model_whose_claims_are_wrong_is_not_believed(slope):
         r = (np.sqrt(v) * rng.normal(size=m))[:, None] + 1.5 * rng.normal(size=(m, 2))
         drawn = 0.25 * norm.pdf(at) + 0.75 * ((at > 0) & (at < 3)) / 3.0
         pairs = Pairs(at, r, norm.pdf(at) / drawn, 0.0025 * np.exp(slope * at))
-        law = _corrected(_standard(dim=8.0), pairs, rng)
+        law = _standard(dim=8.0).corrected(pairs, rng)
         z = np.linspace(-8.0, 8.0, 4001)
         exact = np.average(norm.sf((3.0 - z) / (0.5 * np.exp(0.75 * z))), weights=norm.pdf(z))
         _, low, high = _interval(law, "exceed", 3.0)
@@ -175,10 +152,10 @@ def test_few_hits_have_garwood_limits():
     rng = np.random.default_rng(0)
     law = LawOfJ.of_model(s, np.ones(n), np.zeros(n, dtype=int), 2.0, n)
     pairs = Pairs(s, 1e-9 * rng.normal(size=(n, 2)), np.ones(n), np.full(n, 1e-18))
-    value, low, high = _interval(_corrected(law, pairs, rng), "exceed", 50.0)
+    value, low, high = _interval(law.corrected(pairs, rng), "exceed", 50.0)
     assert (value, low) == (0.0, 0.0)
     assert high == pytest.approx(3.0 / n, rel=0.15)
-    value, low, high = _interval(_corrected(law, pairs, rng), "exceed", -50.0)
+    value, low, high = _interval(law.corrected(pairs, rng), "exceed", -50.0)
     assert (value, high) == (1.0, 1.0)
     assert low == pytest.approx(1.0 - 3.0 / n, rel=0.01)
 
@@ -208,7 +185,7 @@ def test_draws_show_an_atom():
         values = j[:, None] * (1.0 + 0.3 * rng.normal(size=(m, 2)))
         values = np.where(values > 0, values, np.where(j[:, None] > 0, 1e-3, 0.0))
         pairs = Pairs(at, values - at[:, None], np.ones(m), np.ones(m))
-        law = _corrected(_standard(dim=8.0), pairs, rng, values=values)
+        law = _standard(dim=8.0).corrected(pairs, rng, values=values)
         _, low, high = _interval(law, "exceed", 0.0)
         hits += low <= 0.5 <= high
         assert high - low < 0.1

@@ -11,8 +11,7 @@ from scipy.special import betaincinv, gammaincinv, ndtr, ndtri
 
 from nestquad._typing import Array, Indices
 from nestquad.functionals import WeightedSample
-from nestquad.methods.learned import DenseSet, Evidence, Pairs, draw_bias, draw_variances
-from nestquad.risk._tail import TailFit
+from nestquad.methods.learned import Evidence, Pairs, draw_bias, draw_variances
 from nestquad.risk._targets import Targets
 
 Shape: TypeAlias = Literal["shrunk", "sharp", "normal"]
@@ -312,10 +311,6 @@ class LawOfJ:
         """Means (n,) of J at the nodes, by the best correction."""
         return np.asarray(self.s + self.b[0])
 
-    def score(self, j: Array) -> Array:
-        """Normal scores of the ranks of values of Ĵ."""
-        return np.asarray(np.interp(j, self.s, self.z))
-
     def evidence(self, pairs: Pairs) -> Evidence:
         """Pairs by scenario, in bins of their Ĵ."""
         pairs = pairs.by_scenario()
@@ -509,33 +504,13 @@ class LawOfJ:
         v = draw_variances(self, seen, b[0], self.settings.n_draws, rng)
         return replace(self, b=self.b + b, v=self.v + v)
 
-    def learned(
-        self, dense: DenseSet, line: int, fit: TailFit, rng: np.random.Generator
-    ) -> tuple[LawOfJ, Array]:
-        """The law of Ĵ with the errors that a fit predicts, and draws (1 + K, n) of errors left."""
-        assert dense.owner is not None
-        s, n = dense.j[:, line], self.settings.n_draws
-        z = self.score(s)
-        j = s + fit.at(dense.uniform, z)
-        law = LawOfJ.of_model(j, dense.weights, dense.owner, self.dim, self.n_learned)
-        # The same multipliers for all losses, whose errors then go together.
-        exponential = np.random.default_rng(5).standard_exponential((n, len(fit.fit.left)))
-        means = fit.means(dense.uniform, z, law.node, dense.weights)
-        return law, np.pad(fit.fit.changes(exponential - 1.0, rng) @ means.T, ((1, 0), (0, 0)))
-
     def corrected(
-        self,
-        pairs: Pairs,
-        rng: np.random.Generator,
-        values: Array | None = None,
-        b: Array | None = None,
+        self, pairs: Pairs, rng: np.random.Generator, values: Array | None = None
     ) -> LawOfJ:
-        """The law with v and ε learned from pairs, whose values (m, 2) of g show an atom.
-
-        Without draws b (1 + K, n) of errors of Ĵ, these are a function of Ĵ.
-        """
-        law, seen, n = replace(self, pairs=pairs), self.evidence(pairs), self.settings.n_draws
-        b = draw_bias(law, seen, n, rng) if b is None else b
+        """The law with b, v and ε learned from pairs, whose values (m, 2) of g show an atom."""
+        seen, n = self.evidence(pairs), self.settings.n_draws
+        law = replace(self, pairs=pairs)
+        b = draw_bias(law, seen, n, rng)
         v = draw_variances(law, seen, b[0], n, rng)
         if not law.steps:
             atom = None if values is None else Atom.of(_extremes(pairs, values), seen.bins)

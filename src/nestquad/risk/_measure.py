@@ -24,6 +24,7 @@ from nestquad.methods import Turn
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
+from nestquad.risk._certified import certified_ends
 from nestquad.risk._contributions import greeks_of
 from nestquad.risk._exposure import DefaultCurve, Exposure, dates_of, default_probabilities
 from nestquad.risk._method import SETTINGS, RiskState, TailSampling
@@ -231,7 +232,7 @@ def measure(
     report = replace(
         report,
         stresses={name: each.placed(law) for name, each in at_stresses.items()},
-        certified=method.certified(state) if certify else None,
+        certified=certified_ends(law, method.unused_pairs(state), targets) if certify else None,
         sensitivities=greeks,
     )
     each = {name: report.of_line(source, i + 1, name) for i, name in enumerate(groups)}

@@ -20,13 +20,17 @@ from nestquad.methods.nested import NO_VARIATION
 from nestquad.points import IID, PeriodicLattice
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
-from nestquad.risk._certified import certified_ends
 from nestquad.risk._law import LawOfJ
 from nestquad.risk._prior import Memory, Replayed
 from nestquad.risk._scenarios import REPLICATES, RIDGE_POINTS, Scenarios, scenarios_of
-from nestquad.risk._stacking import LossDraws, Model, stack, student_score
-from nestquad.risk._tail import SETTINGS as TAIL
-from nestquad.risk._tail import TailFit
+from nestquad.risk._stacking import (
+    LossDraws,
+    Model,
+    is_same_model,
+    residuals_of,
+    stack,
+    student_score,
+)
 from nestquad.risk._targets import Targets
 
 # Sizes of losses whose fourth powers, and products of a few of those, are in range.
@@ -298,8 +302,8 @@ class TailSampling(Method[RiskState]):
         dense = state.dense
         mass = dense.weights / dense.weights.sum()
         share = np.zeros(len(mass))
-        for law in state.laws:
-            found = law.interest(self.targets, law.s)[law.node]
+        for c, law in enumerate(state.laws):
+            found = law.interest(self.targets, dense.j[:, c])
             share += mass * found / max(float(mass @ found), 1e-300)
         share = share / share.sum() if share.any() else mass
         chance = SETTINGS.everywhere * mass + (1.0 - SETTINGS.everywhere) * share
@@ -342,7 +346,7 @@ class TailSampling(Method[RiskState]):
                 parts = scenarios.parts(learning) if several else None
             known = {} if before is None or fitted else before.residuals
             model = self.stacked(models, self.summed(draws, known))
-            if before is not None and not fitted and model == before.model:
+            if before is not None and not fitted and is_same_model(model, before.model):
                 model, dense = before.model, before.dense
             if before is None or fitted or model is not before.model or not before.n_pairs:
                 # A pilot only shows where pairs should be.
@@ -427,24 +431,19 @@ class TailSampling(Method[RiskState]):
         most = SETTINGS.pairs_for_points * lattice.n_points
         n = check.values.shape[2]
         scores = [
-            student_score(check.residuals(model).reshape(-1, n)).sum()
+            student_score(residuals_of(model, check).reshape(-1, n)).sum()
             - 0.5 * n * np.log(min(self._affordable(model, draws), most))
             for model in (stacked, regression)
         ]
         return stacked if scores[0] <= scores[1] else regression
 
-    def certified(self, state: RiskState) -> Array:
-        """Ends (k, 2) of certified intervals, by pairs that had no part in the model."""
-        dense, draws = state.dense, state.draws
-        assert dense.owner is not None
-        law = LawOfJ.of_model(dense.j[:, 0], dense.weights, dense.owner, state.model.dim)
-        if state.laws[0].pairs is None:
-            return certified_ends(law, None, self.targets)
+    def unused_pairs(self, state: RiskState) -> Pairs | None:
+        """Pairs of the sum that had no part in the choice of its model."""
+        pairs = state.laws[0].pairs
+        if pairs is None:
+            return None
         rest = slice(SETTINGS.most_choosing if len(state.models) > 1 else 0, None)
-        s = state.model.mean(draws.uniform[rest])[:, 0]
-        r = self.summed(draws, state.residuals).residuals(state.model)[rest, :, 0]
-        pairs = Pairs(s, r, draws.weights[rest], np.zeros(len(s)))
-        return certified_ends(law, pairs, self.targets)
+        return Pairs(pairs.s[rest], pairs.r[rest], pairs.weights[rest], pairs.expected[rest])
 
     def _affordable(self, model: Model, draws: Check) -> float:
         """Evaluations of pairs within the limit of time: ĝ may cost a sum over all points."""
@@ -465,10 +464,7 @@ class TailSampling(Method[RiskState]):
         assert dense.owner is not None
         which = state.scenarios.which(state.draws.uniform)
         dim = state.model.dim if which is None else np.inf
-        # One replicate is enough for scores of Ĵ, on which its error is regressed.
-        rows = dense.owner <= (0 if state.n_pairs else dense.owner.max())
-        each = dense.weights[rows], dense.owner[rows], dim, len(raw)
-        laws = [LawOfJ.of_model(s, *each) for s in dense.j[rows].T]
+        laws = [LawOfJ.of_model(s, dense.weights, dense.owner, dim, len(raw)) for s in dense.j.T]
         notes: list[str] = []
         constant = np.ptp(self.lines(raw[:, 0].reshape(len(raw), -1)), axis=0) == 0
         if state.n_pairs:
@@ -514,27 +510,17 @@ class TailSampling(Method[RiskState]):
         model, draws, found = state.model, state.draws, []
         check = self.summed(draws, state.residuals)
         same = np.unique(draws.uniform, axis=0, return_inverse=True)[1].ravel()
-        s, r = model.mean(draws.uniform), check.residuals(model)
+        s, r = model.mean(draws.uniform), residuals_of(model, check)
         blocks = np.array_split(draws.uniform, -(-state.n_pairs // SETTINGS.rows))
         expected = np.concatenate([model.sd(block) for block in blocks]) ** 2
-        node = same if which is None else which
-        assert state.dense.owner is not None
-        parts = state.dense.weights, state.dense.owner
         for c, law in enumerate(laws):
-            claimed, z = expected[:, c], law.score(s[:, c])
-            rest, fit = TailFit.of(check, r[:, :, c], z, node)
+            node = same if which is None else law.node[which]
+            pairs = Pairs(s[:, c], r[:, :, c], draws.weights, expected[:, c], node)
             # The same stream for all: errors of dates go together.
-            rng, b, at = design.grids[0].stream.child(9).generator(), None, s[:, c]
-            if fit is None:
-                law = LawOfJ.of_model(state.dense.j[:, c], *parts, law.dim, law.n_learned)
-            else:
-                law, b = law.learned(state.dense, c, fit, rng)
-                claimed, at = TAIL.claimed * claimed + fit.variance, at + fit.change
-            known = same if which is None else law.node[which]
-            pairs = Pairs(at, rest, draws.weights, claimed, known)
-            law = law.corrected(pairs, rng, check.values[:, :, c], b)
+            rng = design.grids[0].stream.child(9).generator()
+            law = law.corrected(pairs, rng, values=check.values[:, :, c])
             if replayed is not None:
-                law = law.shifted(replayed.evidence(pairs.s, c, same, self.lines), rng)
+                law = law.shifted(replayed.evidence(s[:, c], c, same, self.lines), rng)
             found.append(law)
         return found
 

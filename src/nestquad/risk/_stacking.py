@@ -49,15 +49,8 @@ class LossDraws(Check):
         both = self.uniform[:n], self.weights[:n]
         return LossDraws(*both, self.inner[:n], self.values[:n], self.known)
 
-    def residuals(self, model: Model) -> Array:
+    def residuals(self, model: ModelOfJ) -> Array:
         """g − ĝ (m, 2, L), computed at pairs that are new."""
-        if isinstance(model, StackedModel):
-            first, second = (
-                self.residuals(one) + one.mean(self.uniform)[:, None]
-                for one in (model.first, model.second)
-            )
-            w = np.array(model.inner)
-            return np.asarray(w * first + (1.0 - w) * second - model.mean(self.uniform)[:, None])
         found = self.known.get(model, self.values[:0])
         if len(found) < len(self.values):
             each = (self.uniform, self.weights, self.inner, self.values)
@@ -66,7 +59,7 @@ class LossDraws(Check):
         return found[: len(self.values)]
 
 
-def stack(first: ModelOfJ, second: ModelOfJ, check: LossDraws) -> Model:
+def stack(first: ModelOfJ, second: ModelOfJ, check: Check) -> Model:
     """Average of two models, with weights in Ĵ and in the control variates ĝ − Ĵ for each loss.
 
     Differences of the residuals of a pair are free of errors of Ĵ and choose the second; with these
@@ -87,10 +80,8 @@ def stack(first: ModelOfJ, second: ModelOfJ, check: LossDraws) -> Model:
     observed = [r.mean(axis=1) + m for r, m in zip(residuals, means, strict=True)]
     seen = inner * observed[0] + (1.0 - inner) * observed[1]
     weights = best(seen - means[0], seen - means[1])
-    for model, weight in ((first, 1.0), (second, 0.0)):
-        if (weights == weight).all() and (inner == weight).all():
-            return model
-    return StackedModel(first, second, tuple(weights.tolist()), tuple(inner.tolist()))
+    alone = (weights == 1.0).all() and (inner == 1.0).all()
+    return first if alone else StackedModel(first, second, weights, inner)
 
 
 def student_score(residuals: Array) -> Array:
@@ -104,14 +95,14 @@ def student_score(residuals: Array) -> Array:
     return np.asarray(0.5 * np.log(scale) + density.mean(axis=0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StackedModel:
     """Convex combination of two models: weights (L,) of the first in Ĵ, and in ĝ − Ĵ."""
 
     first: ModelOfJ
     second: ModelOfJ
-    weights: tuple[float, ...]
-    inner: tuple[float, ...]
+    weights: Array
+    inner: Array
 
     @property
     def dim(self) -> int:
@@ -127,35 +118,52 @@ class StackedModel:
 
     def mean(self, uniform: Array) -> Array:
         """Ĵ (T, L) at uniforms (T, d_θ) of θ."""
-        return self.mixed(self.first.mean(uniform), self.second.mean(uniform))
+        return self._mixed(self.first.mean(uniform), self.second.mean(uniform))
 
     def sd(self, uniform: Array) -> Array:
         """Standard deviations of both, and the distance between them: either may be right."""
-        w, away = np.array(self.weights), self.first.mean(uniform) - self.second.mean(uniform)
-        square = self.mixed(self.first.sd(uniform) ** 2, self.second.sd(uniform) ** 2)
+        w, away = self.weights, self.first.mean(uniform) - self.second.mean(uniform)
+        square = self._mixed(self.first.sd(uniform) ** 2, self.second.sd(uniform) ** 2)
         return np.asarray(np.sqrt(square + w * (1.0 - w) * away**2))
+
+    def residuals(self, check: Check) -> Array:
+        """g − ĝ (m, 2, L) at fresh draws, from residuals of both."""
+        observed = np.zeros_like(check.values)
+        for model, weight in ((self.first, self.inner), (self.second, 1.0 - self.inner)):
+            if weight.any():
+                mean = model.mean(check.uniform)[:, None]
+                observed += weight * (check.residuals(model) + mean)
+        return np.asarray(observed - self.mean(check.uniform)[:, None])
 
     def describe(self) -> dict[str, Any]:
         """Description of both fits; sentences under ``"notes"``."""
         notes = [str(note) for one in (self.first, self.second) for note in one.describe()["notes"]]
-        each = zip(self.weights, self.inner, strict=True)
-        shares = ", ".join(f"{a:.0%} in J and {b:.0%} in x" for a, b in each)
-        return {"notes": [*notes, f"average; weight of the first model: {shares}"]}
+        shares = [
+            f"{a:.0%} in J and {b:.0%} in x" for a, b in zip(self.weights, self.inner, strict=True)
+        ]
+        return {"notes": [*notes, f"average; weight of the first model: {', '.join(shares)}"]}
 
     def replicates(self, n: int, log2_size: int, stream: Stream) -> Iterator[DenseSet]:
         """Blocks of n independently shifted lattices of θ with Ĵ."""
         for block in self.first.replicates(n, log2_size, stream):
-            yield replace(block, j=self.mixed(block.j, self.second.mean(block.uniform)))
+            yield replace(block, j=self._mixed(block.j, self.second.mean(block.uniform)))
 
-    def mixed(self, first: Array, second: Array) -> Array:
-        """Average of two predictions of J."""
-        w = np.array(self.weights)
-        return np.asarray(w * first + (1.0 - w) * second)
+    def _mixed(self, first: Array, second: Array) -> Array:
+        return np.asarray(self.weights * first + (1.0 - self.weights) * second)
 
 
 Model: TypeAlias = ModelOfJ | StackedModel
 
 
-def residuals_of(model: Model, check: LossDraws) -> Array:
+def residuals_of(model: Model, check: Check) -> Array:
     """g − ĝ (m, 2, L) at fresh draws."""
-    return check.residuals(model)
+    return model.residuals(check) if isinstance(model, StackedModel) else check.residuals(model)
+
+
+def is_same_model(model: Model, other: Model) -> bool:
+    """Whether two models are one, or averages of the same models with the same weights."""
+    if isinstance(model, StackedModel) and isinstance(other, StackedModel):
+        parts = model.first is other.first and model.second is other.second
+        same = (model.weights == other.weights) & (model.inner == other.inner)
+        return parts and bool(same.all())
+    return model is other
