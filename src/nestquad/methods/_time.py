@@ -70,4 +70,4 @@ def budget_in_time(
     n = max(plan.largest(takes, left, most), learned)
     if not n:
         return 0
-    return max(n + n_draws(problem, n), learned + draws)
+    return int(min(max(n + n_draws(problem, n), learned + draws), most))

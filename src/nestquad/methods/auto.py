@@ -362,8 +362,11 @@ class _Contest:
         if candidate.method.plain:
             share = candidate.time.share
             return min(share * self.seconds / max(candidate.seconds_each, 1e-300), self.left)
-        n = budget_in_time(candidate.time, self.problem, candidate.turn, self.seconds, self.left)
-        return max(n - candidate.n_evaluations, 0)
+        present = candidate.n_evaluations
+        n = budget_in_time(
+            candidate.time, self.problem, candidate.turn, self.seconds, self.left + present
+        )
+        return max(n - present, 0)
 
     def larger(self, candidate: Candidate, ranked: list[Candidate]) -> Design | None:
         """A larger design of a candidate, if that promises to pay."""
