@@ -16,6 +16,7 @@ from nestquad.methods._method import Method, Turn
 from nestquad.methods._time import correct_plan, seconds_of, start_plan
 from nestquad.methods.learned import Learned, LearnedDesign, LearnedMethod
 from nestquad.problem import NestedExpectation
+from nestquad.result import NORMAL_95
 
 # Evaluations with which a plain rule is no pilot: as many as those of a model.
 _SHOWN = 512
@@ -94,6 +95,50 @@ class Candidate:
         return bool((distance > np.asarray(mine.half_width) + theirs.half_width).any())
 
     @property
+    def unseen(self) -> float:
+        """Standard error from rare values of g, if points are independent in θ and x."""
+        if self.turn is None or not self.turn.design.grids[0].joint:
+            return 0.0
+        return float(self.turn.state.parts.get("unseen", 0.0))
+
+    def informed(self, others: Sequence[Candidate]) -> Candidate:
+        """Candidate with an interval that allows for the values that others have seen.
+
+        *Rare values of g.* Their frequency does not depend on the method. The number of points
+        counts for a plain rule, not for kernel rules, which reuse few x. *Contradiction.* Where the
+        interval of another candidate that is no pilot has no point in common, one of them has
+        missed a feature of g: their distance is an error.
+        """
+        if self.turn is None:
+            return self
+        estimate, note = self.turn.estimate, "other methods saw rare values of g"
+        own, floor = float(np.max(estimate.std_error)), 0.0
+        for other in others:
+            if other.half_width == np.inf:  # g hardly varied: it shows no frequency
+                continue
+            if self.contradicts(other) and not is_pilot(other, others):
+                floor = max(floor, self.distance(other) / NORMAL_95)
+                note = (
+                    f"the interval of {other.method.name} contradicts it: features of g are missed"
+                )
+            elif not self.turn.design.grids[0].joint:
+                reduction = min(1.0, other.n / self.n) ** 0.5 if self.method.plain else 1.0
+                part = other.unseen * reduction
+                # An interval of a tenth of this has seen none of the rare values.
+                floor = max(floor, part if part <= 10.0 * own else other.half_width / NORMAL_95)
+        if not floor:
+            return self
+        wider = estimate.widened(floor, note)
+        return replace(self, turn=replace(self.turn, estimate=wider))
+
+    def distance(self, other: Candidate) -> float:
+        """Distance of the answers, the largest."""
+        assert self.turn is not None
+        assert other.turn is not None
+        mine, theirs = self.turn.estimate.value, other.turn.estimate.value
+        return float(np.max(np.abs(np.asarray(mine) - theirs)))
+
+    @property
     def rate(self) -> float:
         """Power of n at which the half-width falls.
 
@@ -159,15 +204,16 @@ class Candidate:
 
 
 def is_pilot(candidate: Candidate, standing: Sequence[Candidate]) -> bool:
-    """Whether a candidate has less than a third of the points of another: its bar may be luck.
+    """Whether the half-width of a candidate may be an accident of few points.
 
-    Plain rules are no measure for others, as they need many more points, and from some hundred
-    evaluations on their bars, spreads of blocks, are not luck.
+    It has less than a third of the points of a model; a plain rule, whose half-width is a spread of
+    blocks, less than a fifth, or fewer than 512.
     """
-    if candidate.method.plain and candidate.n >= _SHOWN:
-        return False
     sizes = [other.n for other in standing if not other.method.plain]
-    return candidate.n < max(sizes, default=0) / 3.0
+    largest = max(sizes, default=0)
+    if candidate.method.plain and candidate.n >= _SHOWN:
+        return candidate.n < largest / 5.0
+    return candidate.n < largest / 3.0
 
 
 def credible(standing: Sequence[Candidate]) -> list[Candidate]:

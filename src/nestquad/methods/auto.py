@@ -164,7 +164,8 @@ class Auto(Method[Race]):
                 raise failure
             # The other candidates have not been asked yet; if that is too late, `plan` raises.
             return Turn(portfolio, Estimate(np.nan, np.inf, 0, 0, 0, self.name), state)
-        best = min(credible(standing), key=lambda candidate: candidate.half_width)
+        informed = [candidate.informed(standing) for candidate in standing]
+        best = min(credible(informed), key=lambda candidate: candidate.half_width)
         assert best.turn is not None
         found = best.turn.estimate
         notes = [*_notes(portfolio, state, best), *characteristics(problem, found)]
@@ -345,6 +346,7 @@ class _Contest:
         if self.goal.adaptive and self.last.final and not self.timed:
             # More θ of the dense average, of the candidate that needs no more evaluations.
             standing = [c for c in standing if c.turn is not None and c.turn.final]
+        standing = [candidate.informed(standing) for candidate in standing]
         believed = credible(standing) if standing else []
         return [c for c in standing if c in believed or is_pilot(c, standing)]
 
