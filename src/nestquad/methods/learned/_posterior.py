@@ -9,10 +9,10 @@ no point of the fit has seen. A draw is
 
 and a functional F has draws F(Ĵ + b_k + √v_k ε_k) + κ_k ½ [F(Ĵ + e_k) − F(Ĵ − e_k)]. Only the odd
 part of a path counts: that f(Ĵ) is biased because J scatters about Ĵ is learned from pairs. The
-mean change of F by b corrects the answer. The mean change by v does not, since scatter of J about Ĵ
-and scatter of Ĵ about J have opposite effects. Pairs show the variance v, not the shape of ε: a
-part of the mean absolute change of f, which depends on its share of the variance of f and on the
-smoothness of f, counts as an error of F.
+mean change of F by b corrects the answer. The change by v enters with a random sign: scatter of J
+about Ĵ and scatter of Ĵ about J have opposite effects. Pairs show the variance v, not the shape of
+ε: a part of the mean absolute change of f, which depends on its share of the variance of f and on
+the smoothness of f, counts as an error of F.
 """
 
 from __future__ import annotations
@@ -289,8 +289,9 @@ class Posterior:
             if self.settings.biased:
                 correction = np.mean([functional(j) - center for j in drawn.biased], axis=0)
                 correction = np.where(np.isfinite(correction), correction, 0.0)
-            scatter = self._by_pairs() * (shifts - mean)[rng.integers(len(shifts), size=n)]
-            values = values + correction + scatter
+            shifts = mean - correction + self._by_pairs() * (shifts - mean)
+            sign = rng.choice([-1.0, 1.0], size=(n, 1))
+            values = values + correction + sign * shifts[rng.integers(len(shifts), size=n)]
             if shape is not None and self.settings.shaped and not self.model.logarithmic:
                 pairs = list(zip(drawn.discrepant, drawn.biased, strict=True))
                 errors = [shape(*pair) for pair in pairs[: self.settings.n_scatters]]
