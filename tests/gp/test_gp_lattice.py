@@ -225,12 +225,3 @@ def test_fit_finds_which_coordinates_matter():
     assert kernel.order == 3
     assert kernel.scales[1] < 1e-3 * min(kernel.scales[0], kernel.scales[2])
     assert loss < fit_periodic(smooth[None], steps, (1,))[1]
-
-
-def test_smoothing_at_the_own_lattices_is_prediction_there():
-    rng = np.random.default_rng(4)
-    values = rng.standard_normal((2, 3, 64))
-    process = interpolate(KERNEL, VECTOR, SHIFTS, 1, in_sequence_order(values[0]))
-    expected = process.predicted(values, SHIFTS[:, :1])
-    np.testing.assert_allclose(process.smoothed(values), expected, atol=1e-10)
-    np.testing.assert_allclose(process.smoothed(values)[0], process.marginal(SHIFTS[:, :1]))

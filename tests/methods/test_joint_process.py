@@ -237,12 +237,28 @@ def test_refusals():
         nq.JointProcess(active=1.5)
 
 
-def test_changes_beyond_its_claims_make_a_process_doubt():
+def test_changes_beyond_its_claims_widen_a_process():
     learned = nq.conditional(WAVES, budget=32, method=nq.JointProcess(active=0.0), rng=0)
-    model, value = replace(learned.model, history=()), np.array([1.0])
-    assert model.doubt(value) == 1.0
-    claims = tuple((n, value - 0.3, np.array([0.1])) for n in (8, 20, 25))
+    model, value, sd = replace(learned.model, history=()), np.array([1.0]), np.array([0.1])
+    assert model.excess(value, sd) == 1.0
+    claims = tuple((n, value - 0.3, sd) for n in (8, 20, 25))
     # The turn of eight points is too long ago; one prior change of the size that was claimed.
-    doubting = replace(model, history=claims)
-    assert doubting.doubt(value) == pytest.approx(np.sqrt((2 * 9.0 + 1.0) / 3.0))
-    assert doubting.doubt(value - 0.3) == 1.0
+    wider = replace(model, history=claims)
+    assert wider.excess(value, sd) == pytest.approx(np.sqrt((2 * 9.0 + 1.0) / 3.0))
+    assert wider.excess(value - 0.3, sd) == 1.0
+    # Claims of no error count as the change itself, twice.
+    none = replace(model, history=((25, value - 0.3, np.zeros(1)),))
+    assert none.excess(value, sd) == pytest.approx(1.0 + 2.0 * 0.3 / 0.1)
+
+
+def test_an_event_that_few_points_decide_has_an_interval():
+    """P(J < 0) of a few percent: turns before one was seen claim no error."""
+    problem = nq.NestedExpectation(
+        nq.Independent(nq.Normal(), nq.Normal(1.0, 0.25)),
+        nq.Normal(),
+        lambda x, theta: 0.1 * theta[..., 0] + 2 - theta[..., 1] * (1 + 0.2 * x[..., 0] ** 2),
+        lambda j: (j < 0) * 1.0,
+    )
+    for seed in range(3):
+        low, high = nq.estimate(problem, budget=40, rng=seed).interval()
+        assert low < high

@@ -425,7 +425,7 @@ def _floats(argument: str, name: str, column: np.ndarray[Any, Any]) -> Array:
                 break
     if not np.isfinite(values).all():
         row = int(np.argmin(np.isfinite(values)))
-        given, advice = f"{shown(column[row])} in row {row} of {name!r}", "Drop such rows."
+        given, advice = f"{shown(column[row].item())} in row {row} of {name!r}", "Drop such rows."
         raise InputError(argument, given, expected, advice)
     return values
 

@@ -400,7 +400,9 @@ def complete_answer(
 def most_draws(problem: NestedExpectation, n: float) -> int:
     """Largest number of fresh draws for n evaluations, within the time they take."""
     dim = problem.outer_law.base_dim + problem.inner_base_dim
-    return int(np.clip(limits.PAIR_NUMBERS / (n * dim), limits.ENOUGH_PAIRS, LEARNING.most_draws))
+    return int(
+        np.clip(limits.PAIR_NUMBERS / max(n * dim, 1), limits.ENOUGH_PAIRS, LEARNING.most_draws)
+    )
 
 
 def n_draws(problem: NestedExpectation, n: float) -> int:

@@ -182,10 +182,11 @@ class ProcessModel(ModelOfJ):
         expected = np.abs(residuals) <= self.settings.surprising * sd
         return np.where(expected, 0.0, residuals), self.design.weights
 
-    def doubt(self, answers: Array) -> Array:
-        """Factor (k,) of standard deviations by changes of the answers since half as many points.
+    def excess(self, answers: Array, sd: Array) -> Array:
+        """Factor (k,) of standard deviations by changes of the answers since half of the points.
 
-        A change has at most the variance of the earlier answer.
+        A change has at most the variance of the earlier answer. The largest change, twice, is the
+        most that it shows: an earlier answer may have claimed no error at all.
         """
         recent = [turn for turn in self.history if 2 * turn[0] >= self.n_points]
         if not recent:
@@ -193,7 +194,9 @@ class ProcessModel(ModelOfJ):
         squares = [((answers - value) / np.maximum(sd, _TINY)) ** 2 for _, value, sd in recent]
         prior = self.settings.prior_changes
         mean = (np.sum(squares, axis=0) + prior) / (len(recent) + prior)
-        return np.asarray(np.sqrt(np.maximum(mean, 1.0)))
+        largest = np.max([np.abs(answers - value) for _, value, _ in recent], axis=0)
+        most = 1.0 + 2.0 * largest / np.maximum(sd, _TINY)
+        return np.asarray(np.clip(np.sqrt(mean), 1.0, most))
 
     def paths(self, n_paths: int, rng: np.random.Generator) -> Paths:
         """Posterior draws over functions and hyperparameters, and delete-a-group changes."""

@@ -213,14 +213,14 @@ class JointProcess(LearnedMethod[ProcessModel]):
     ) -> Answer[ProcessModel]:
         """The answer, wider where its changes from turn to turn exceed the claims of the turns."""
         found = super().answer(problem, fit, check, stream, log2_theta)
-        factor = fit.model.doubt(found.value)
+        factor = fit.model.excess(found.value, found.draws.std(axis=0))
         return replace(found, draws=found.value + factor * (found.draws - found.value))
 
 
 def _claim(turn: Turn[Learned[ProcessModel]]) -> tuple[int, Array, Array]:
     """Number of points, answers (k,), and standard deviations (k,) that the model claimed."""
     value, sd = np.atleast_1d(turn.estimate.value), np.atleast_1d(turn.estimate.std_error)
-    return turn.design.n_evaluations, value, sd / turn.state.model.doubt(value)
+    return turn.design.n_evaluations, value, sd / turn.state.model.excess(value, sd)
 
 
 def is_discrete(law: Law) -> bool:
