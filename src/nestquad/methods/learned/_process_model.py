@@ -191,7 +191,10 @@ class ProcessModel(ModelOfJ):
         recent = [turn for turn in self.history if 2 * turn[0] >= self.n_points]
         if not recent:
             return np.ones(len(answers))
-        squares = [((answers - value) / np.maximum(sd, _TINY)) ** 2 for _, value, sd in recent]
+        squares = [
+            np.minimum(np.abs(answers - value) / np.maximum(claim, _TINY), 1e100) ** 2
+            for _, value, claim in recent
+        ]
         prior = self.settings.prior_changes
         mean = (np.sum(squares, axis=0) + prior) / (len(recent) + prior)
         largest = np.max([np.abs(answers - value) for _, value, _ in recent], axis=0)
