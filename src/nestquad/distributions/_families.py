@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -548,12 +548,12 @@ class Independent(Law):
 
     laws: tuple[Law, ...]
 
-    def __init__(self, *laws: Law) -> None:
+    def __init__(self, *laws: Any) -> None:
+        from nestquad.distributions._scipy import as_law  # which imports this module
+
         parts: list[Law] = []
-        for i, law in enumerate(laws):
-            if not isinstance(law, Law):
-                advice = "nestquad.distributions.as_law makes a law of a scipy.stats distribution."
-                raise InputError(f"laws[{i}]", type(law).__name__, "a law of nestquad", advice)
+        for i, given in enumerate(laws):
+            law = given if isinstance(given, Law) else as_law(given, argument=f"laws[{i}]")
             parts.extend(law.laws if isinstance(law, Independent) else [law])
         if not parts:
             raise InputError("laws", "none", "at least one law")
