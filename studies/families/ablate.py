@@ -79,7 +79,10 @@ def outcomes(trial: Trial) -> tuple[Trial, dict[str, Outcome]]:
     results = {}
     with patch.object(JointModel, "paths", once):
         with patch.object(JointLattice, "analyze", kept):
-            nq.estimate(problem, method="joint", budget=trial.budget, rng=seed_of(trial))
+            try:
+                nq.estimate(problem, method="joint", budget=trial.budget, rng=seed_of(trial))
+            except nq.NestquadError:  # a lattice may leave the domain of f
+                return trial, {}
         method, evaluations, turn = turns[-1]
         for device, settings in DEVICES.items():
             turn.state.fit.calibrations.clear()
@@ -136,7 +139,7 @@ def ablate(
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for budget in budgets:
-        mine = [results for trial, results in found if trial.budget == int(budget)]
+        mine = [results for trial, results in found if trial.budget == int(budget) and results]
         lines += [_row(int(budget), device, mine) for device in DEVICES]
     (out / "ablation.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     say("\n".join(lines))
