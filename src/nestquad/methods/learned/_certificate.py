@@ -135,6 +135,8 @@ class Certificate:
     planned: Levels = field(default_factory=lambda: Levels((), ()))
     n_batches: int = 0
     n_evaluations: int = 0
+    met: Array | float = 0.0
+    """Standard errors (q,) for events that evaluations outside of the certificate have met."""
 
     fewest: ClassVar[int] = 512
     """Evaluations below which there is too little to see."""
@@ -276,7 +278,7 @@ class Certificate:
                 sides = [np.nan_to_num(np.abs(f(known + s * step) - usual)) for s in (1.0, -1.0)]
                 change = (first.weights * np.max(sides, axis=0)).sum(axis=0) / len(every.weights)
                 bound = np.maximum(bound, event_probability(len(j), k) * change)
-        return np.where(changed, 0.0, bound / NORMAL_95)
+        return np.hypot(np.where(changed, 0.0, bound / NORMAL_95), self.met)
 
     def _deviation(self, seen: Residuals, known: Array) -> Array:
         """Upper limits (p,) of the root mean square of J less a model of it, `known` (n, p)."""
