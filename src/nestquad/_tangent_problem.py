@@ -451,7 +451,7 @@ def slope_rules(n: int) -> Sequence[Array]:
 
     Changes are F(s) − F(0) and then F(0) − F(−s). The first rule is that of a cubic, least squares
     (Savitzky and Golay 1964), or of a line for one node. Others bound its bias: a quintic, and a
-    parabola on each side, which tell a slope that jumps within the window.
+    cubic on each side, which tell a slope that jumps within the window.
     """
     nodes = np.arange(1.0, n + 1.0) / n
     powers = np.arange(1.0, 6.0)
@@ -460,7 +460,7 @@ def slope_rules(n: int) -> Sequence[Array]:
     both, none = np.concatenate([up, down]), np.zeros(n)
     if n == 1:
         return nodes, np.array([0.5, 0.5])
-    sides = [np.linalg.pinv(one[:, :2])[0] for one in (up, down)]
+    sides = [np.linalg.pinv(one[:, :3])[0] for one in (up, down)]
     return (
         nodes,
         np.linalg.pinv(both[:, :3])[0],
