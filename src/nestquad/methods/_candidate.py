@@ -156,9 +156,8 @@ class Candidate:
         if before and 0 < self.half_width < np.inf:
             n, half = before[-1]
             observed = np.log(half / self.half_width) / np.log(self.n / n)
-            return float(np.clip(observed, 0.4, 1.0 if plain else 1.5))
-        state = None if self.turn is None else self.turn.state
-        return float(np.clip(state.rate, 0.6, 1.0)) if isinstance(state, Learned) else 0.6
+            return float(np.clip(observed, 0.4, 1.0))
+        return 0.6
 
     def promise(self, new: float) -> float:
         """Half-width to expect after more evaluations."""

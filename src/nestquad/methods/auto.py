@@ -59,10 +59,10 @@ class AutoSettings:
     compared: int = 512
     convincing: float = 0.001
     first: int = 16
-    cheap: tuple[float, float] = (0.05, 0.3)
+    cheap: tuple[float, float] = (0.1, 0.3)
     worthwhile: float = 0.6
     models: float = 0.2
-    regression: float = 2e-4
+    growth: float = 8.0
 
 
 DEFAULT = AutoSettings()
@@ -294,13 +294,12 @@ class _Contest:
         """Pilots of models, once a plain rule has shown what g costs, and if they pay."""
         time = plain.time
         affordable = min(self.seconds / max(time.seconds_of_g, 1e-12), self.left)
-        methods = methods_for(self.problem, affordable)
-        if isinstance(methods[0], JointLattice) and time.seconds_of_g <= DEFAULT.regression:
-            methods = (*methods, LSMC())
+        method, *_ = methods_for(self.problem, affordable)
+        if isinstance(method, JointLattice) and time.seconds_of_g <= time.seconds_of_point:
+            method = LSMC()
         n = budget_in_time(time, self.problem, None, self.seconds, self.left)
         goal = self.goal if self.aimed else replace(self.goal, budget=n, adaptive=False)
-        models = tuple(method for method in methods if isinstance(method, LearnedMethod))
-        parts = self.planned(models, goal) if n else {}
+        parts = self.planned((method,), goal) if n and isinstance(method, LearnedMethod) else {}
         takes = sum(seconds_of(time, design) for design in parts.values())
         room = self.cost(plain) if self.aimed else self.seconds
         early = max(DEFAULT.cheap[0] * (0.0 if self.aimed else room), DEFAULT.cheap[1] * takes)
@@ -379,7 +378,8 @@ class _Contest:
         goal = replace(self.goal, stream=present.grids[0].stream)
         learns = self.timed and not self.aimed and not candidate.method.plain
         if learns or not goal.adaptive:
-            goal, left = replace(goal, adaptive=False), self.affordable(candidate)
+            most = (DEFAULT.growth - 1.0) * candidate.n_evaluations
+            goal, left = replace(goal, adaptive=False), min(self.affordable(candidate), most)
         if goal.budget is not None:
             goal = replace(goal, budget=int(present.n_evaluations + left))
         try:
