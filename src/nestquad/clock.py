@@ -232,7 +232,8 @@ class TimePlan:
         return low
 
 
-# A turn of a joint lattice, where coordinates weigh 20 + d for each output: `python -m studies
-# costs`, 72 turns on three shipped and four even problems, 300 to 30,000 evaluations. A tenth of
-# the turns took four times the prediction or more, those with many polynomial terms among them.
+# A turn of a joint lattice, where coordinates weigh 20 + d for each output, and outputs have fixed
+# costs each: `python -m studies costs`, 72 turns on three shipped and four even problems, 300 to
+# 30,000 evaluations. A tenth of the turns took four times the prediction or more, those with many
+# polynomial terms among them, so `point` is rounded up from 9e-7.
 LEARNING = AnalysisCost(fixed=0.03, point=1.5e-6, product=8e-10, reference=7e-4)

@@ -27,8 +27,8 @@ from nestquad.methods.learned._model import (
     DenseSet,
     ModelOfJ,
     Paths,
-    n_expected,
     mean_range,
+    n_expected,
 )
 from nestquad.points import Periodization, Stream, density, moved, periodic
 from nestquad.regression import (

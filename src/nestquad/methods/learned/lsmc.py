@@ -20,8 +20,8 @@ from nestquad.methods.learned._model import (
     DenseSet,
     ModelOfJ,
     Paths,
-    n_expected,
     mean_range,
+    n_expected,
     sketch_points,
 )
 from nestquad.points import Given, Stream, as_sequence
