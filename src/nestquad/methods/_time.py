@@ -58,6 +58,8 @@ def budget_in_time(
     most: float,
 ) -> int:
     """Evaluations, with those of the last turn, of a fit and its check that end within `left`."""
+    # Seconds of g are known: only analyses need the room for errors of the forecast.
+    plan = replace(plan, seconds_of_g=plan.share * plan.seconds_of_g)
     learned, draws = 0, 0
     if last is not None and isinstance(last.design, LearnedDesign):
         learned = last.design.learning.n_evaluations

@@ -64,10 +64,10 @@ class AutoSettings:
     convincing: float = 0.001
     first: int = 16
     cheap: tuple[float, float] = (0.1, 0.3)
-    analysis: float = 0.25
+    analysis: float = 0.5
     worthwhile: float = 0.6
     models: float = 0.2
-    growth: float = 8.0
+    growth: float = 16.0
 
 
 DEFAULT = AutoSettings()
