@@ -159,27 +159,24 @@ def _ablate(args: argparse.Namespace) -> None:
 
 
 def _seconds(args: argparse.Namespace) -> None:
-    from studies.families import equal_seconds, families, seconds
+    from studies.families import equal_seconds, families
 
     drawn = [
         f"{family}-{seed}" for family in families() for seed in range(args.parity == "odd", 41, 2)
     ]
-    study: Any = seconds if args.limits is None else equal_seconds
     problems = _known("--problems", args.problems, (*nq.problems.names(), *drawn))
-    goal = "tolerances" if args.limits is None else "limits"
-    selection = study.Selection(
-        problems=problems or study.default_problems(args.parity),
+    selection = equal_seconds.Selection(
+        problems=problems or equal_seconds.default_problems(args.parity),
         parity=args.parity,
         costs=_numbers(args.costs),
+        limits=_numbers(args.limits),
         runs=args.runs,
-        **{goal: _numbers(getattr(args, goal))},
     )
     command = (
         f"python -m studies seconds --problems {','.join(selection.problems)} --parity "
-        f"{args.parity} --{goal} {getattr(args, goal)} --costs {args.costs} --runs {args.runs}"
+        f"{args.parity} --limits {args.limits} --costs {args.costs} --runs {args.runs}"
     )
-    command += f" --jobs {args.jobs}" if study is seconds else ""
-    study.report(selection, Path(args.out), args.jobs, args.fresh, command)
+    equal_seconds.report(selection, Path(args.out), args.jobs, args.fresh, command)
 
 
 def _few(args: argparse.Namespace) -> None:
@@ -280,10 +277,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "S[,S]",
         "help": "seconds of an evaluation",
     },
-    "--limits": {
-        "metavar": "S[,S]",
-        "help": "errors at equal seconds instead of seconds to tolerances",
-    },
+    "--limits": {"default": "1,5", "metavar": "S[,S]", "help": "seconds in all"},
     "--runs": {"type": int, "default": 3, "metavar": "N", "help": "of each"},
     "--each": {"type": int, "default": 5, "metavar": "N", "help": "problems of a family"},
     "--times": {"type": int, "default": 20, "metavar": "N", "help": "trials of each fault"},
@@ -347,11 +341,11 @@ _COMMANDS = {
         ("--families kinks,books --seeds 0-8 --budgets 1e3 --runs 1",),
     ),
     "seconds": Command(
-        "wall time to a tolerance, for a g of any cost: on a machine that does nothing else",
+        "errors at equal seconds of a simulated clock, for a g of any cost",
         _seconds,
-        f"{_RUNNER} --problems --parity --tolerances --costs --runs --limits",
-        {"--jobs": {"default": 1}, "--parity": {"choices": ("odd", "even")}},
-        ("--out docs --jobs 1", "--limits 1,5 --costs 1e-7,1e-6,1e-4,1e-2,1 --runs 1"),
+        f"{_RUNNER} --problems --parity --costs --runs --limits",
+        {"--parity": {"choices": ("odd", "even")}, "--runs": {"default": 1}},
+        ("--out docs", "--limits 1,5 --costs 1e-7,1e-6,1e-4,1e-2,1"),
     ),
     "few": Command(
         "32 to 256 evaluations of an expensive g",
