@@ -54,7 +54,11 @@ def test_claims_of_the_paper_are_counted(results):
 def test_a_second_call_runs_nothing_and_says_the_same(tmp_path, monkeypatch):
     page, verdicts = reproduce(["theory"], tmp_path, effort=TINY, jobs=0)
     text = page.read_text(encoding="utf-8")
-    monkeypatch.setattr("studies.paper.run_task", None)
+
+    def run_again(task, root):
+        raise AssertionError(f"{task} is there")
+
+    monkeypatch.setattr("studies.paper.run_task", run_again)
     for redraw in (False, True):
         again = reproduce(["theory"], tmp_path, effort=TINY, jobs=0, redraw=redraw)
         assert again == (page, verdicts)
