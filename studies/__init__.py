@@ -5,5 +5,5 @@ measures what the documentation promises and writes docs/benchmarks.md; ``python
 families`` measures coverage, tolerances and cost on families of random problems, and ``python -m
 studies seconds`` errors at equal seconds. All stand on `runner`: tasks become rows of a ledger,
 rows become tables and verdicts, and these become a page. `quadrature` holds what exact values
-need, `bayesopt` a small Bayesian optimisation loop.
+need.
 """

@@ -97,7 +97,7 @@ def report(selection: Selection, out: Path, jobs: int, fresh: bool, command: str
 def _run(selection: Selection, settings: Settings, fresh: bool) -> Result:
     ledger = settings.ledger("equal_seconds")
     if fresh:
-        ledger.retire(lambda run: run.problem in selection.problems)
+        ledger.drop(lambda run: run.problem in selection.problems)
     tasks = list(selection.tasks())
     settings.collect(ledger, tasks, measure, warm_up)
     return tabulate([ledger.runs[task] for task in tasks], selection)

@@ -19,7 +19,6 @@ from studies.runner.result import Drawing, Figure, Finding, Verdict
 
 FUNCTIONS = ("Dropwave", "Ackley", "Cosine8")
 _N = 16  # 1/Δ
-_BATCH = 2
 
 
 @dataclass(frozen=True)
@@ -71,11 +70,11 @@ def rival_series() -> tuple[Series, ...]:
 @lru_cache
 def _warm_up() -> None:
     """What happens once in a process, such as imports at first use, counts for no method."""
-    from studies.bayesopt import acquisition, optimize
+    from studies.paper.optimization import Search, acquisition, optimize
 
     for name in ("lookahead-kq", "multistep-kq"):
-        make = acquisition(name, outer=2, inner=2)
-        optimize(lambda x: x[:, 0], [[0.0], [1.0]], iterations=1, acquisition=make, steps=2, seed=0)
+        how = {"acquisition": acquisition(name, (2, 2)), "search": Search(steps=2)}
+        optimize(lambda x: x[:, 0], np.array([[0.0], [1.0]]), iterations=1, seed=0, **how)
 
 
 def _optimised(rival: Rival, task: Task, rng: np.random.SeedSequence) -> Outcome:
@@ -83,7 +82,7 @@ def _optimised(rival: Rival, task: Task, rng: np.random.SeedSequence) -> Outcome
     import torch
     from botorch.test_functions import Ackley, Cosine8, DropWave
 
-    from studies.bayesopt import acquisition, optimize
+    from studies.paper.optimization import Search, acquisition, optimize
 
     # In BoTorch's definitions, and so that all are to be made large.
     function = {
@@ -92,20 +91,13 @@ def _optimised(rival: Rival, task: Task, rng: np.random.SeedSequence) -> Outcome
         "Cosine8": Cosine8,
     }[task.problem]()
     _warm_up()
-    outer, inner = rival.sizes(task.size)
     short = task.size < 4
     result = optimize(
         lambda x: function(torch.from_numpy(x)).numpy(),
         function.bounds.numpy(),
         iterations=2 if short else rival.iterations,
-        q=_BATCH,
-        acquisition=acquisition(rival.acquisition, outer=outer, inner=inner),
-        kernel="matern12",
-        mean="zero",
-        noise=0.0,
-        restarts=1 if short else 2,
-        raw_samples=4 if short else 16,
-        steps=3 if short else 20,
+        acquisition=acquisition(rival.acquisition, rival.sizes(task.size)),
+        search=Search(1, 4, 3) if short else Search(),
         seed=int(rng.generate_state(1)[0]),
     )
     # What is known after each iteration: its last evaluation.

@@ -51,7 +51,7 @@ class Settings:
         """The runs of a study so far; with `fresh`, without those that are selected."""
         ledger = Ledger(self.data / f"{study}_runs.csv.gz")
         if self.fresh:
-            ledger.retire(self.selects)
+            ledger.drop(self.selects)
         return ledger
 
     def collect(

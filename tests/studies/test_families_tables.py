@@ -13,7 +13,7 @@ from studies import families
 from studies.__main__ import main
 from studies.families import equal_seconds, study
 from studies.promises.measure import measure
-from studies.runner.ledger import Ledger, Run, Task, sources
+from studies.runner.ledger import Run
 
 INF, NAN = math.inf, math.nan
 
@@ -125,40 +125,12 @@ def test_tolerances_are_kept_by_converged_runs():
     assert smooth["kept"] == pytest.approx(1 / 2)
 
 
-def test_coverage_of_earlier_code_stands_beside_that_of_today():
-    now = runs("smooth-2", "auto", 2048.0, [0.1] * 3, [0.4] * 3)
-    before = runs("smooth-2", "auto", 2048.0, [0.1, 0.5], [0.4] * 2, sources="then")
-    found = study.tabulate(now, selection("auto"), before)
-    smooth = row(found, "earlier", family="smooth")
-    assert (smooth["then"], smooth["now"]) == ("50 % of 2", "100 % of 3")
-    assert not any(
-        table.name == "earlier" for table in study.tabulate(now, selection("auto")).tables
-    )
-
-
 @pytest.mark.parametrize("options", [("--methods", "nqmc"), ("--budgets", "none")])
 def test_a_study_without_auto_or_without_budgets_has_no_figure(tmp_path, options):
     line = ["families", "--families", "smooth", "--seeds", "2", "--parity", "even", "--runs", "1"]
     line += ["--budgets", "300", "--tolerances", "0.5", "--out", str(tmp_path), "--jobs", "0"]
     assert main([*line, *options]) == 0
     assert not list((tmp_path / "figures").iterdir())
-
-
-def test_fresh_runs_keep_those_of_earlier_code(tmp_path):
-    line = ["families", "--families", "smooth", "--seeds", "2", "--parity", "even", "--runs", "1"]
-    line += ["--budgets", "300", "--tolerances", "none", "--methods", "auto"]
-    line += ["--out", str(tmp_path), "--jobs", "0", "--fresh"]
-    path, task = tmp_path / "data" / "families_runs.csv.gz", Task("smooth-2", "auto", 300.0, 0)
-    assert main(line) == 0
-    ledger = Ledger(path)
-    ledger.runs[task] = replace(ledger.runs[task], sources="then", covered=0.0)
-    ledger.tidy()
-    assert main(line) == 0
-    assert [one.sources for one in Ledger(path).others] == ["then"]
-    assert Ledger(path).runs[task].sources == sources()
-    page = (tmp_path / "families_even.md").read_text(encoding="utf-8")
-    assert "| then | now |" in page
-    assert "0 % of 1" in page
 
 
 def test_a_certificate_is_asked_for_only_where_there_is_budget_for_it():

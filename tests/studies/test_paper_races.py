@@ -126,7 +126,7 @@ def test_a_run_is_an_optimisation_like_any_other():
     import torch
     from botorch.test_functions import Ackley
 
-    from studies.bayesopt import optimize
+    from studies.paper.optimization import optimize
 
     (series,) = (s for s in bayesopt.PARTS[0].series if s.name == "bo random")
     task = next(t for t in bayesopt.PARTS[0].tasks(Effort()) if t.method == "bo random")
@@ -137,8 +137,7 @@ def test_a_run_is_an_optimisation_like_any_other():
         lambda x: function(torch.from_numpy(x)).numpy(),
         function.bounds.numpy(),
         iterations=RIVALS["random"].iterations,
-        q=2,
-        acquisition="random",
+        acquisition=None,
         seed=int(np.random.SeedSequence(7).generate_state(1)[0]),
     )
     assert result.value == again.best[-1]

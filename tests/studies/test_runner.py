@@ -71,25 +71,10 @@ def test_a_compressed_ledger_is_the_same_bytes_again(tmp_path):
     assert len(Ledger(first).runs) == len(kept.runs)
 
 
-def test_runs_of_another_version_count_until_they_are_retired(tmp_path):
+def test_runs_of_another_version_count(tmp_path):
     ledger = Ledger(tmp_path / "runs.csv")
     ledger.append(run(version="0.0.0", sources="then"))
-    again = Ledger(ledger.path)
-    assert again.missing([run().task]) == []
-    again.retire(lambda one: True)
-    assert [one.version for one in Ledger(ledger.path).others] == ["0.0.0, earlier"]
-
-
-def test_retired_runs_of_earlier_code_stay_and_do_not_count(tmp_path):
-    ledger = Ledger(tmp_path / "runs.csv")
-    ledger.append(run(sources="then", error=math.inf))
-    ledger.append(run(seed=1))
-    ledger.retire(lambda one: one.method == "auto")
-    again = Ledger(ledger.path)
-    assert again.missing([run().task, run(seed=1).task]) == [run().task, run(seed=1).task]
-    assert [(one.task, one.sources) for one in again.others] == [(run().task, "then")]
-    again.append(run())
-    assert len(Ledger(ledger.path).others) == 1
+    assert Ledger(ledger.path).missing([run().task]) == []
 
 
 def test_the_hash_of_the_sources_is_stable():
