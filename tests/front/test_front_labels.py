@@ -72,6 +72,22 @@ def test_draws_as_inference_data(several):
         replace(single, draws=None).to_inference_data()
 
 
+@pytest.mark.parametrize("method", ["ckq", "joint"])
+def test_draws_of_j_as_inference_data(method):
+    pytest.importorskip("arviz")
+    problem = nq.NestedExpectation(
+        nq.Uniform(), nq.Uniform(), lambda x, theta: np.exp(x * theta)[..., 0]
+    )
+    J = nq.conditional(problem, budget=256, method=method, rng=0)
+    posterior = J.to_inference_data(draws=50, rng=0)["posterior"]
+    assert posterior["J"].dims == ("chain", "draw", "point")
+    theta = posterior["theta_1"].values
+    exact = np.expm1(theta) / theta
+    np.testing.assert_allclose(posterior["J"].values[0].mean(axis=0), exact, rtol=1e-3)
+    mean, sd = J(theta[:, None], return_std=True)
+    np.testing.assert_allclose(posterior["J"].values[0].mean(axis=0), mean, atol=4 * sd.max())
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_points_and_values_in_any_library(library):
     pytest.importorskip(library)
