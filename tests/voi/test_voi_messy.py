@@ -191,11 +191,11 @@ READ = {
     "German words": (lambda: book((log("Kosten {}"),)), ""),
     "decimal commas with three digits": (
         lambda: book((log().map(lambda x: x if x == int(x) else f"{x:.3f}".replace(".", ",")),)),
-        "has decimal commas",
+        "with decimal commas",
     ),
     "per cent": (
         lambda: book((log().assign(p_cure=[f"{100 * x:.3f}%" for x in P.p_cure]),)),
-        "'p_cure' is in %",
+        "'p_cure': in %",
     ),
     "a hidden sheet": (lambda: hidden("sheet"), "hidden sheet 'old' not used"),
     "a hidden column": (lambda: hidden("columns"), ""),
