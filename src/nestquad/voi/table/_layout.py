@@ -216,8 +216,10 @@ def _column_names(top: pd.DataFrame) -> tuple[list[str], int]:
     if "" in names and above and sum(map(bool, above[0])) > 1:
         names, used = [name or other for name, other in zip(names, above[0], strict=True)], 1
     for depth, line in enumerate(above, 1):
-        if len(set(names)) == len(names) or sum(map(bool, line)) < 2:
+        if len(set(names)) == len(names):
             break
+        if sum(map(bool, line)) < 2:
+            continue
         blocks = pandas().Series(line, dtype=object).replace("", None).ffill().fillna("")
         named = [
             f"{block} {name}".strip() if names.count(name) > 1 else name

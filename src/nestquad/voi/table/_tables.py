@@ -400,6 +400,7 @@ def _bad_cells(
             told.add(text if kind == "text" else kind)
 
 
+_SEPARATED = r"\W*(\d{1,3}([ ,.'’\u00a0\u202f]\d{3})+([.,]\d+)?|\d*,\d+(e[-+]?\d+)?)\W*"
 _NO_VALUE = "Find out why the model has no value there, or remove the draw from all tables."
 _PLAIN = "Write it in full, with a decimal point and no separators (number format “General”)."
 _SAVE = "Open the workbook in Excel or LibreOffice, let it calculate, save it, try again."
@@ -410,10 +411,10 @@ _DIAGNOSES: tuple[tuple[str, str, str, str], ...] = (
     ("formula", r"=.*", "the formula {} without a saved value", _SAVE),
     ("letters", ABBREVIATED, "{}, a number with a letter for thousands or millions", _PLAIN),
     ("unclear", UNCLEAR.pattern, "{}, which may be {} or {},", _PLAIN),
-    ("separators", r"\W*\d*([ ,.'’\u00a0\u202f]\d+)+\W*", "{}, a number with separators", _PLAIN),
+    ("code", CODE, "{}, which stands for a missing value", _NO_VALUE),
+    ("separators", _SEPARATED, "{}, a number with separators", _PLAIN),
     ("percent", r".*%", "{} beside cells without %", "Write the whole column with % or without."),
     ("infinite", r"[-+]?inf(inity)?", "an infinite number", _NO_VALUE),
     ("large", r"[-+]?(\d{100,}|[\d.]+e\+?\d{3})", "{}, too large a number", "Use another unit."),
-    ("code", CODE, "{}, which stands for a missing value", _NO_VALUE),
     ("text", r".*", "the text {}", "Notes beside the numbers have to go."),
 )
