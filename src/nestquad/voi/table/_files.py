@@ -27,8 +27,7 @@ from nestquad.voi.table._roles import (
     columns_by_kind,
     other_results,
 )
-from nestquad.voi.table._rows import aligned
-from nestquad.voi.table._tables import Problem, clean
+from nestquad.voi.table._tables import Problem, aligned, clean, numbers_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -262,17 +261,25 @@ def _opened(source: Source) -> tuple[str, bytes]:
     raise InputError("file", shown(source), "a path, or a name and bytes")
 
 
-def _region(kind: str, source: Any) -> Any:
-    """Table of one kind as given, or as it stands in a file: on its only or fitting sheet."""
-    if source is None:
-        advice = "Parameters, costs and effects are needed."
-        raise InputError(kind, "nothing", "a table", advice)
-    if not isinstance(source, tuple):
-        return source
-    name = f"{kind} ({source[0]})"
-    if not is_workbook(*source):
-        return read_text(name, source[1])
-    sheets = read_sheets(*source)
+def _clean(kind: str, source: Any, problems: list[Problem]) -> pd.DataFrame:
+    """Table of one kind."""
+    name = f"{kind} ({source[0]})" if isinstance(source, tuple) else kind
+    try:
+        if source is None:
+            advice = "Parameters, costs and effects are needed."
+            raise InputError(kind, "nothing", "a table", advice)
+        if isinstance(source, tuple) and is_workbook(*source):
+            source = _only_sheet(name, kind, read_sheets(*source))
+        elif isinstance(source, tuple):
+            source = read_text(name, source[1])
+        return clean(name, source, kind, problems)
+    except InputError as error:
+        problems.append(Problem(name, error))
+        return pandas().DataFrame()
+
+
+def _only_sheet(name: str, kind: str, sheets: Mapping[str, Region]) -> Region:
+    """Table of the only sheet of a workbook with any, or of the one that is called as its kind."""
     used = [sheet for sheet, region in sheets.items() if region.frame.size]
     fits = used if len(used) == 1 else _fitting_sheets(kind, used)
     if len(fits) != 1:
@@ -283,16 +290,6 @@ def _region(kind: str, source: Any) -> Any:
             "A workbook with all three tables goes by itself, as the workbook.",
         )
     return sheets[fits[0]]
-
-
-def _clean(kind: str, source: Any, problems: list[Problem]) -> pd.DataFrame:
-    """Table of one kind."""
-    name = f"{kind} ({source[0]})" if isinstance(source, tuple) else kind
-    try:
-        return clean(name, _region(kind, source), kind, problems)
-    except InputError as error:
-        problems.append(Problem(name, error))
-        return pandas().DataFrame()
 
 
 def _clean_together(
@@ -373,6 +370,9 @@ def _joined(regions: Mapping[str, Region]) -> Region:
     for sheet, name, column in columns:
         same = [other for _, known, other in columns if known == name]
         unequal = not all(column.equals(other) for other in same)
+        if unequal and numbers_rows(name, column):
+            given = f"other numbers of draws, {name!r}, on the sheets {', '.join(map(repr, used))}"
+            raise InputError("workbook", given, "row i of every table is the same draw")
         joined[f"{sheet} {name}" if unequal else name] = column
     left = [sheet for sheet in regions if sheet not in used]
     notes = [f"sheet {' and '.join(map(repr, used))} used"] if len(regions) > 1 else []

@@ -89,9 +89,7 @@ def find_table(
     counts = numeric[header + 1 : end].sum(axis=1)
     body = np.flatnonzero(counts >= _fewest(counts)) + header + 1
     if widths is not None and body.size:
-        used = filled.shape[1] - filled[body, ::-1].argmax(axis=1)
-        if used.max() > widths[header]:
-            cells = _with_row_names(name, cells, header, body, used, lines, widths)
+        cells = _with_row_names(name, cells, header, body, lines, widths)
     first, last = (body[0], body[-1]) if body.size else (header + 1, header)
     kept = _columns(cells.iloc[header].notna().to_numpy(), filled[body], numeric[body])
     names, used = _column_names(cells.iloc[: header + 1, kept])
@@ -165,15 +163,12 @@ def _header(cells: pd.DataFrame, filled: Any, numeric: Any) -> tuple[int, int]:
 
 
 def _with_row_names(
-    name: str,
-    cells: pd.DataFrame,
-    header: int,
-    body: Indices,
-    used: Indices,
-    lines: Indices,
-    widths: Indices,
+    name: str, cells: pd.DataFrame, header: int, body: Indices, lines: Indices, widths: Indices
 ) -> pd.DataFrame:
     """Cells with an empty name above those of rows, which R writes; refused where rows differ."""
+    used = cells.shape[1] - cells.iloc[body, ::-1].notna().to_numpy().argmax(axis=1)
+    if used.max() <= widths[header]:
+        return cells
     first = pandas().to_numeric(cells.iloc[body, 0], errors="coerce").to_numpy(dtype=float)
     rises = np.all(first == np.round(first)) and np.all(np.diff(first) > 0)
     if rises and (used == widths[header] + 1).all():

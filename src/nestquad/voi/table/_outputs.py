@@ -14,8 +14,7 @@ from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
 from nestquad.voi.table._limits import LARGEST
 from nestquad.voi.table._names import kind_of_name, one_line, plain_names
-from nestquad.voi.table._rows import aligned, check_rows
-from nestquad.voi.table._tables import clean
+from nestquad.voi.table._tables import aligned, check_rows, clean
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -24,7 +24,7 @@ from nestquad.voi.table._evppi import (
 )
 from nestquad.voi.table._numbers import pandas
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
-from nestquad.voi.table._rows import check_rows
+from nestquad.voi.table._tables import check_rows
 
 if TYPE_CHECKING:
     import pandas as pd

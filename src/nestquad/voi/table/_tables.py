@@ -6,8 +6,8 @@ Every conversion is noted, ambiguity is refused, and errors name the cell.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,6 @@ from nestquad.voi.table._names import (
     one_line,
 )
 from nestquad.voi.table._numbers import UNCLEAR, is_float, pandas, read_numbers
-from nestquad.voi.table._rows import is_count, is_permutation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,12 +91,12 @@ def clean(
 
 
 def _cleaned(argument: str, region: Region, kind: str, problems: list[Problem]) -> pd.DataFrame:
-    frame, word = region.frame, "line" if region.header else "row"
-    unnamed = bool(frame.attrs.get("unnamed"))
-    check_names(argument, list(frame.columns))
-    frame, notes = _widened(argument, frame, kind)
+    unnamed = bool(region.frame.attrs.get("unnamed"))
+    check_names(argument, list(region.frame.columns))
+    frame, notes = _widened(argument, region.frame, kind)
     if len(frame) < len(region.lines):  # cells of a long table have other places
-        region, word = Region(frame, np.arange(len(frame)) + 1, titles=region.titles), "row"
+        lines = np.arange(len(frame)) + 1
+        region = replace(region, lines=lines, header=0, letters={}, blanks=())
     frame = _one_kind(frame, kind, notes)
     check_unit(kind, argument, [argument, *notes, *region.titles, *frame.columns])
     if len(frame) < FEWEST_ROWS:
@@ -127,8 +126,9 @@ def _cleaned(argument: str, region: Region, kind: str, problems: list[Problem]) 
         codes, far = _apart(x)
         if far.size:
             more = f" and {far.size - 1:,} more" if far.size > 1 else ""
-            place = f"{word} {region.lines[far[0]]:,} ({x[far[0]]:,.6g}){more}"
-            notes.append(f"{name!r} is far from all other draws in {place}: is it a slip?")
+            place = f"{'line' if region.header else 'row'} {region.lines[far[0]]:,}"
+            said = f"{place} ({x[far[0]]:,.6g}){more}"
+            notes.append(f"{name!r} is far from all other draws in {said}: is it a slip?")
         bad = np.union1d(np.flatnonzero(~(np.abs(x) < LARGEST)), codes)
         problems += _bad_cells(argument, column, bad, region)
     cleaned = pandas().DataFrame(numbers, index=frame.index)
@@ -147,6 +147,107 @@ def _cleaned(argument: str, region: Region, kind: str, problems: list[Problem]) 
     return cleaned
 
 
+def check_rows(counts: Mapping[str, int]) -> None:
+    """Refuse tables of different lengths."""
+    if len(set(counts.values())) > 1:
+        raise InputError(
+            " and ".join(counts),
+            ", ".join(f"{count:,} rows of {name}" for name, count in counts.items()),
+            "the same number of rows in each: row i of every table is the same draw",
+            "Was a header line or the last draw lost, or are the tables from different runs?",
+        )
+
+
+def _is_count(values: Array) -> bool:
+    """Whether numbers go up by one from 0 or 1."""
+    return bool(values.size) and bool(np.all(np.diff(values) == 1)) and float(values[0]) in (0, 1)
+
+
+def _is_permutation(values: Array) -> bool:
+    """Whether numbers are 1 … n or 0 … n − 1 in any order."""
+    return bool(np.isfinite(values).all()) and _is_count(np.sort(values))
+
+
+def _row_names(table: pd.DataFrame) -> Any:
+    """Names of rows, numbers or texts; None for a default index. Numbers from 0 count from 1."""
+    if isinstance(table.index, pandas().RangeIndex) and table.index[0] == 0:
+        counts = pandas().Index(np.arange(1.0, len(table) + 1))
+        return counts if table.attrs["named"] == "column" else None
+    try:
+        names = pandas().Index(table.index, dtype=float, name=None)
+    except (TypeError, ValueError):
+        return pandas().Index([str(label).strip() for label in table.index])
+    return names + 1.0 if _is_permutation(names.to_numpy()) and names.min() == 0 else names
+
+
+def aligned(
+    tables: Mapping[str, pd.DataFrame], to: Any = None
+) -> tuple[dict[str, pd.DataFrame], list[str], Any]:
+    """Tables whose row i is the same draw, notes on reordering, and the names of rows.
+
+    Rows are matched by their names where two tables have them: an index of a data frame, or a
+    column such as Iteration. A table without names has its draws in the order of the others, which
+    is refused as unclear where these are numbers in disorder. `to` are names of rows to follow.
+    """
+    check_rows({name: len(table) for name, table in tables.items()})
+    if len({t.attrs["blanks"] for t in tables.values() if t.attrs["named"] != "column"}) > 1:
+        raise InputError(
+            " and ".join(tables),
+            "blank rows at different places",
+            "the same draws in every table",
+            "If row i of every table is the same draw, delete them.",
+        )
+    names = {name: _row_names(table) for name, table in tables.items()}
+    # Where no column names rows, a default index is the names 1 … n.
+    indexed = [name for name, table in tables.items() if table.attrs["named"] == "index"]
+    by_index = (to is None or to.name == "index") and all(
+        name in indexed for name, labels in names.items() if labels is not None
+    )
+    to = to if by_index or (to is not None and to.name != "index") else None
+    if by_index and (to is not None or all(x is None or _is_in_order(x) for x in names.values())):
+        counts = pandas().Index(np.arange(1.0, len(next(iter(tables.values()))) + 1))
+        names |= {name: counts for name in indexed if names[name] is None}
+    bare = [name for name, labels in names.items() if labels is None]
+    known = {name: labels for name, labels in names.items() if labels is not None}
+    ordered = {name: labels for name, labels in known.items() if _is_in_order(labels)}
+    first, target = (
+        ("outputs", to) if to is not None else next(iter((ordered or known).items()), ("", None))
+    )
+    if target is None:
+        return dict(tables), [], None
+    moved, notes = dict(tables), []
+    for name, labels in known.items():
+        if labels.equals(target):
+            continue
+        alone = [*labels.difference(target), *target.difference(labels)]
+        if alone or not target.is_unique:
+            such = f"names of rows that one of them has and the other has not, such as {alone[:1]}"
+            raise InputError(
+                f"{first} and {name}",
+                such if alone else "rows in a different order, and several rows of the same name",
+                "the same draw in row i of every table",
+                "Are they from different runs? If row i is the same draw, remove the names (an "
+                "index: reset_index).",
+            )
+        moved[name] = tables[name].iloc[labels.get_indexer(target)]
+        notes.append(f"rows of {name} are in the order of {first}, by their names")
+    if bare and not _is_in_order(target) and target.dtype.kind == "f":
+        raise InputError(
+            " and ".join(bare),
+            f"no names of rows, and {first} with rows in the order "
+            f"{', '.join(f'{label:g}' for label in target[:3])} …",
+            "names of rows, such as a column Iteration, in every table, or rows in order",
+            f"If row i is the same draw in all tables, remove the names from {first}.",
+        )
+    if bare and notes:
+        notes.append(f"rows of {' and '.join(bare)}, which have no names, are taken in that order")
+    return moved, notes, target.rename("index" if by_index and target.dtype.kind == "f" else None)
+
+
+def _is_in_order(labels: Any) -> bool:
+    return labels.dtype.kind == "f" and bool(labels.is_monotonic_increasing)
+
+
 def _apart(x: Array) -> tuple[Indices, Indices]:
     """Rows of codes for missing values, such as -999, and other rows far from all others.
 
@@ -154,21 +255,20 @@ def _apart(x: Array) -> tuple[Indices, Indices]:
     """
     order = np.argsort(x)
     order = order[np.abs(x[order]) < LARGEST]
-    others = order[~np.isin(np.abs(x[order]), _CODES)]
-    nines = np.setdiff1d(order, others)
-    if others.size < FEWEST_ROWS or np.ptp(x[others]) == 0:
+    is_nines = np.isin(np.abs(x[order]), _CODES)
+    nines, others = order[is_nines], order[~is_nines]
+    s, n, most = x[others], others.size, max(others.size // 100, 1)
+    if n < FEWEST_ROWS or s[0] == s[-1]:
         return order[:0], order[:0]
-    low, high = x[others[0]], x[others[-1]]
-    gaps = np.maximum(low - x[nines], x[nines] - high)
+    is_code = np.maximum(s[0] - x[nines], x[nines] - s[-1]) > s[-1] - s[0]
     # Nines among the others, more than once where no other number is repeated, are codes, too.
-    is_code = (gaps > high - low) | (nines.size > 1 and np.unique(x[others]).size == others.size)
-    s, most = x[others], max(others.size // 100, 1)
-    low, high, top, bottom = s[most], s[-1 - most], s[-1 - most :], s[: most + 1]
-    above = np.flatnonzero(np.diff(top) > 2 * (top[:-1] - low))
-    below = np.flatnonzero(np.diff(bottom) > 2 * (high - bottom[1:]))
-    far = [others[-most + above[0] :]] if above.size else []
-    far += [others[: below[-1] + 1]] if below.size else []
-    return nines[is_code], np.concatenate(far) if far and high > low else order[:0]
+    is_code |= nines.size > 1 and np.unique(s).size == n
+    low, high, gap = s[most], s[-1 - most], np.diff(s)
+    if low == high:
+        return nines[is_code], order[:0]
+    top = next((k for k in range(n - most, n) if gap[k - 1] > 2 * (s[k - 1] - low)), n)
+    bottom = next((k for k in range(most, 0, -1) if gap[k - 1] > 2 * (high - s[k])), 0)
+    return nines[is_code], np.concatenate((others[top:], others[:bottom]))
 
 
 def _one_kind(frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:
@@ -211,10 +311,10 @@ def _without_row_names(
     floats = {name: np.where(np.isinf(x), np.nan, x) for name, x in floats.items()}
     # Draws are no permutation of 1 … n: it numbers them, under any name. Parameters that are all
     # or several of them such may be ranks.
-    numbering = [name for name, values in floats.items() if is_permutation(values)]
+    numbering = [name for name, values in floats.items() if _is_permutation(values)]
     is_rank = kind not in ("costs", "effects") and (len(numbering) > 1 or frame.shape[1] == 1)
     for name, values in floats.items():
-        column, counts, permuted = frame[name], is_count(values), name in numbering
+        column, counts, permuted = frame[name], _is_count(values), name in numbering
         named, numbers = (p.fullmatch(name) is not None for p in (ROW_NAMES, DRAW_NAMES))
         unnamed = name == "" or name.startswith("Unnamed")
         is_text = not np.isfinite(values).any() and bool(column.notna().all())
@@ -248,7 +348,7 @@ def _without_row_names(
 def _named(frame: pd.DataFrame, names: Any) -> pd.DataFrame:
     """Table with names of rows; names that count the rows leave a default index."""
     index = pandas().Index(names)
-    if index.dtype.kind in "fiu" and is_count(index.to_numpy()):
+    if index.dtype.kind in "fiu" and _is_count(index.to_numpy()):
         return frame.reset_index(drop=True)
     return frame.set_axis(index, axis=0)
 
@@ -355,7 +455,7 @@ def numbers_rows(name: str, column: pd.Series[Any]) -> bool:
         return bool(DRAW_NAMES.fullmatch(name))
     values = column.to_numpy(dtype=float)
     whole = bool(np.all(values == np.round(values)))
-    return (whole and bool(ROW_NAMES.fullmatch(name))) or is_permutation(values)
+    return (whole and bool(ROW_NAMES.fullmatch(name))) or _is_permutation(values)
 
 
 def _as_floats(column: pd.Series[Any], decimal: str = "") -> Array:
