@@ -140,16 +140,6 @@ def test_what_it_returns_beats_its_neighbours(rng):
         assert restricted_likelihood(other, nodes, centred) < likelihood
 
 
-@pytest.mark.parametrize("start", [0.04, 0.2, 0.4, 1.0, 4.0])
-def test_a_start_that_is_said_to_be_near_may_be_far(start, rng):
-    nodes = rng.random((60, 1))
-    values = gaussian_process(Matern(1.5, 0.4), nodes, 5)
-    wide, highest = fit_lengthscale(Matern(1.5, 1.0), [(nodes, values)])
-    near, likelihood = fit_lengthscale(Matern(1.5, start), [(nodes, values)], near=True)
-    assert near.lengthscale == pytest.approx(wide.lengthscale, rel=0.15)
-    assert likelihood == pytest.approx(highest, abs=2.0)
-
-
 def test_level_and_scale_of_the_values_do_not_matter(rng):
     nodes = rng.random((50, 1))
     values = gaussian_process(Matern(1.5, 0.3), nodes, 3)

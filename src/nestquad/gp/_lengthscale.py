@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,14 +22,9 @@ class LengthscaleSettings:
     ----------
     ridge
         Relative ridge while tuning: large enough for every lengthscale to factorize.
-    grid
-        Factors of the first grid.
-    between
-        Places of the second grid around the best factor, in steps of the first.
-    wide
-        Step of the first grid, of log factors, from which on there is a second.
-    near
-        Factors to try first for a kernel that is close.
+    bounds, grid
+        Least and largest factor of the lengthscale, and the number of factors between: neighbors
+        differ by 1.6, and the likelihood between them is a parabola of the logarithm.
     nodes
         Leading nodes of each group that are used: optima are flat, and the cost is N³.
     median_nodes
@@ -37,10 +32,8 @@ class LengthscaleSettings:
     """
 
     ridge: float = 1e-9
-    grid: int = 6
-    between: tuple[float, ...] = (-2 / 3, -1 / 3, 1 / 3, 2 / 3)
-    wide: float = 1.0
-    near: tuple[float, float] = (0.25, 4.0)
+    bounds: tuple[float, float] = (0.03, 30.0)
+    grid: int = 16
     nodes: int = 128
     median_nodes: int = 256
 
@@ -91,16 +84,10 @@ def restricted_likelihood(kernel: Kernel, nodes: Array, values: Array) -> float:
     return float(_scaled_likelihoods(kernel, nodes[None], values[None], np.ones(1))[0])
 
 
-def fit_lengthscale(
-    kernel: Kernel,
-    groups: Sequence[tuple[Array, Array]],
-    *,
-    bounds: tuple[float, float] = (0.03, 30.0),
-    near: bool = False,
-) -> tuple[Kernel, float]:
+def fit_lengthscale(kernel: Kernel, groups: Sequence[tuple[Array, Array]]) -> tuple[Kernel, float]:
     """The kernel with the likeliest multiple of its lengthscale, and its log likelihood.
 
-    Both come from a parabola through the best factors tried: optima are flat. Per-coordinate
+    Both come from a parabola through the best of a grid of factors: optima are flat. Per-coordinate
     lengthscales keep their ratios. Values are standardised by the profile itself.
 
     Parameters
@@ -109,17 +96,12 @@ def fit_lengthscale(
         Where to start.
     groups
         Pairs of nodes (N, d) and values (N, m): m functions observed at the same nodes.
-    bounds
-        The least and the largest factor.
-    near
-        The kernel is close already: factors between 1/4 and 4 are tried first, and all only if the
-        best is one of these.
 
     Cost
     ----
-    Ten Cholesky factorisations of min(N, 128) for each group, in two batches; six
-    in one for bounds as narrow as (1/4, 4), or if the kernel is near. L-BFGS-B would take more:
-    there is one parameter, and kernels have no derivatives in it.
+    Sixteen Cholesky factorisations of min(N, 128) for each group, in one batch: many small ones at
+    once cost little more than one. L-BFGS-B would take more: there is one parameter, and kernels
+    have no derivatives in it.
     """
     # Groups of one shape are worked on together.
     alike: dict[tuple[int, ...], list[tuple[Array, Array]]] = {}
@@ -133,38 +115,12 @@ def fit_lengthscale(
         for nodes, values in (zip(*group, strict=True) for group in alike.values())
     ]
 
-    def likelihoods(log_factors: Array) -> Array:
-        factors = np.exp(log_factors)
-        return np.asarray(sum(_scaled_likelihoods(kernel, n, v, factors) for n, v in stacks))
-
-    tried, heights = _searched(likelihoods, _TUNING.near if near else bounds)
-    if near and int(np.argmax(heights)) in (0, len(heights) - 1):
-        tried, heights = _searched(likelihoods, bounds)
+    tried = np.linspace(*np.log(_TUNING.bounds), _TUNING.grid)
+    heights = np.sum([_scaled_likelihoods(kernel, n, v, np.exp(tried)) for n, v in stacks], axis=0)
     best = int(np.argmax(heights))
     around = slice(max(best - 1, 0), best + 2)
     log_factor, highest = _vertex(tried[around], heights[around], best - around.start)
     return kernel.with_lengthscale(kernel.lengthscale * float(np.exp(log_factor))), highest
-
-
-def _searched(
-    likelihoods: Callable[[Array], Array], bounds: tuple[float, float]
-) -> tuple[Array, Array]:
-    """Logarithms of factors in ascending order, and their likelihoods.
-
-    A grid, and a finer one around its best point if it is wide. Many small factorisations at once
-    cost little more than one, so factors are tried in batches.
-    """
-    low, high = np.log(bounds)
-    tried = np.linspace(low, high, _TUNING.grid)
-    heights = likelihoods(tried)
-    step = tried[1] - tried[0]
-    if step < _TUNING.wide:
-        return tried, heights
-    between = tried[int(np.argmax(heights))] + step * np.array(_TUNING.between)
-    between = between[(between > low) & (between < high)]
-    tried, heights = np.append(tried, between), np.append(heights, likelihoods(between))
-    order = np.argsort(tried)
-    return tried[order], heights[order]
 
 
 def _vertex(x: Array, y: Array, best: int) -> tuple[float, float]:

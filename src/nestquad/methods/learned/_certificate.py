@@ -86,7 +86,7 @@ def mean_products(rest: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Levels:
+class LevelSizes:
     """Residuals N_l at each θ and numbers n_l of θ by level, and the half-width to expect."""
 
     n_inner: tuple[int, ...]
@@ -132,7 +132,7 @@ class Certificate:
     model: ModelOfJ | None
     settings: CertificateSettings = field(default_factory=CertificateSettings)
     seen: list[Residuals] = field(default_factory=list)
-    planned: Levels = field(default_factory=lambda: Levels((), ()))
+    planned: LevelSizes = field(default_factory=lambda: LevelSizes((), ()))
     n_batches: int = 0
     n_evaluations: int = 0
 
@@ -341,7 +341,7 @@ class Certificate:
         usual = np.broadcast_to(np.maximum(points.j, 0.0)[:, None], drawn.shape)
         return Residuals(points.uniform, points.weights[:, None], points.j, drawn, usual)
 
-    def levels(self, n_evaluations: int) -> Levels:
+    def levels(self, n_evaluations: int) -> LevelSizes:
         """Sizes of levels for about `n_evaluations`: the least expected square error.
 
         For each first and last N, numbers of θ follow Neyman's allocation (Neyman 1934, On the two
@@ -356,7 +356,7 @@ class Certificate:
         drawn = [simulated.first(1 << k) for k in range(most + 1)]
         first = [self._draws_of(part, True) / spread for part in drawn]
         later = {k: self._draws_of(drawn[k], False) / spread for k in range(2, most + 1)}
-        best = Levels((own.parts,), (n_evaluations // own.parts,))
+        best = LevelSizes((own.parts,), (n_evaluations // own.parts,))
         # Near the end of the domain of f, two levels may agree by accident.
         least = 4 if self._positive.any() else 2
         start = own.least_inner.bit_length() - 1
@@ -376,12 +376,12 @@ class Certificate:
             error = np.sqrt(total**2 / left + (bias**2).sum())
             half = float(NORMAL_95 * spread.max() * error)
             if half < best.half_width:
-                best = Levels(tuple(sizes.tolist()), tuple(counts.tolist()), half)
+                best = LevelSizes(tuple(sizes.tolist()), tuple(counts.tolist()), half)
         return best
 
     # Draws.
 
-    def _sample(self, levels: Levels, stream: Stream) -> list[Residuals]:
+    def _sample(self, levels: LevelSizes, stream: Stream) -> list[Residuals]:
         """Residuals of each level, at θ from the law and from where f(Ĵ) is sensitive."""
         chosen = [
             self._sensitive(self.model, n, stream.child(k, 2)) if self.model is not None else None

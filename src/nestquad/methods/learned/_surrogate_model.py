@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import ndtri
 
-from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.distributions import Law
 from nestquad.errors import InputError, NumericalError
@@ -39,7 +38,7 @@ def scores_of(law: Law, uniform: Array) -> Array:
 
 
 @dataclass
-class Search:
+class KindSearch:
     """Kinds of surrogates that earlier turns compared: a start for the next search."""
 
     kinds: list[SurrogateKind] = field(default_factory=list)
@@ -79,7 +78,7 @@ class SurrogateModel(ModelOfJ):
     sceptic: Surrogate
     plausible: bool
     n_tried: int
-    search: Search
+    search: KindSearch
 
     @property
     def dim(self) -> int:
@@ -167,16 +166,6 @@ class SurrogateModel(ModelOfJ):
     def unexplained(self) -> tuple[Array, Array]:
         return self.means.rest, self.weights[: len(self.means.rest)]
 
-    def expected_rms(self) -> Array:
-        """Root mean square of the noise of g after control variates, and of the error of Ĵ.
-
-        Errors are taken at the θ of the sketch: at the design they are smaller.
-        """
-        deviations = self.sd(self.sketch.uniform)
-        scale = scale_of(deviations)
-        error = scale * np.sqrt(np.mean((deviations / scale) ** 2, axis=0))
-        return np.asarray(np.hypot(self.means.noise, error))
-
     def inner_changes(self) -> list[Array]:
         """Errors (M, p) at the θ of the sketch that the inner stage may have left."""
         return self._inner_changes(scores_of(self.law, self.sketch.uniform))
@@ -219,7 +208,7 @@ def fit_surrogate_model(
     means: InnerMeans,
     f: Callable[[Array], Array],
     positive: bool | None,
-    search: Search,
+    search: KindSearch,
 ) -> SurrogateModel:
     """Search among kinds of surrogates, from the kind that was best before.
 
@@ -284,7 +273,7 @@ class _Candidates:
     z: Array
     means: InnerMeans
     f: Callable[[Array], Array]
-    search: Search
+    search: KindSearch
     found: dict[SurrogateKind, tuple[float, float, Surrogate]] = field(default_factory=dict)
     tried: set[SurrogateKind] = field(default_factory=set)
     implausible: tuple[float, Surrogate] | None = None
