@@ -1,4 +1,4 @@
-"""Lengthscales and amplitudes of kernels: restricted likelihood pooled over θ, median heuristic."""
+"""Lengthscales of kernels: restricted likelihood pooled over θ, median heuristic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from scipy.linalg import lapack
 from nestquad import limits
 from nestquad._typing import Array
 from nestquad.kernels import Kernel
-from nestquad.rules import Factor
 
 
 @dataclass(frozen=True)
@@ -61,31 +60,12 @@ def median_lengthscale(nodes: Array) -> float:
     return distance if distance > 0 else 1.0
 
 
-def amplitude(factor: Factor, values: Array) -> Array:
-    """Variance of a Gaussian process with unknown constant mean, for each column of values (N, m).
-
-    The maximum of the restricted likelihood: the quadratic form of the values, less the part
-    that the constant explains, over N - 1.
-    """
-    n = values.shape[0]
-    solved = factor.solve(np.column_stack([values, np.ones(n)]))
-    inverse_values, inverse_one = solved[:, :-1], solved[:, -1]
-    explained = (values.T @ inverse_one) ** 2 / inverse_one.sum()
-    quadratic = np.maximum((values * inverse_values).sum(axis=0) - explained, 0.0)
-    return np.asarray(quadratic / max(n - 1, 1))
-
-
-def restricted_likelihood(kernel: Kernel, nodes: Array, values: Array) -> float:
-    """Log restricted likelihood (up to a constant) of m functions at the same N nodes.
-
-    Each function has its own constant and all share one amplitude, both profiled out: the
-    functions are g(·, θ) for different θ, and the kernel is common to all of them.
-    """
-    return float(_scaled_likelihoods(kernel, nodes[None], values[None], np.ones(1))[0])
-
-
 def fit_lengthscale(kernel: Kernel, groups: Sequence[tuple[Array, Array]]) -> tuple[Kernel, float]:
     """The kernel with the likeliest multiple of its lengthscale, and its log likelihood.
+
+    The restricted likelihood of m functions at the same N nodes, up to a constant. Each function
+    has its own constant and all share one amplitude, both profiled out: the functions are g(·, θ)
+    for different θ, and the kernel is common to all of them.
 
     Both come from a parabola through the best of a grid of factors: optima are flat. Per-coordinate
     lengthscales keep their ratios. Values are standardised by the profile itself.
@@ -115,11 +95,11 @@ def fit_lengthscale(kernel: Kernel, groups: Sequence[tuple[Array, Array]]) -> tu
         for nodes, values in (zip(*group, strict=True) for group in alike.values())
     ]
 
-    tried = np.linspace(*np.log(_TUNING.bounds), _TUNING.grid)
-    heights = np.sum([_scaled_likelihoods(kernel, n, v, np.exp(tried)) for n, v in stacks], axis=0)
+    factors = np.geomspace(*_TUNING.bounds, _TUNING.grid)
+    heights = np.sum([_scaled_likelihoods(kernel, n, v, factors) for n, v in stacks], axis=0)
     best = int(np.argmax(heights))
     around = slice(max(best - 1, 0), best + 2)
-    log_factor, highest = _vertex(tried[around], heights[around], best - around.start)
+    log_factor, highest = _vertex(np.log(factors[around]), heights[around], best - around.start)
     return kernel.with_lengthscale(kernel.lengthscale * float(np.exp(log_factor))), highest
 
 
