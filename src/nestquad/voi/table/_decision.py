@@ -10,7 +10,7 @@ from nestquad._frames import as_given
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.result import NORMAL_95
-from nestquad.voi.table._cells import pandas
+from nestquad.voi.table._numbers import pandas
 from nestquad.voi.table._outputs import Outputs, as_outputs
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from nestquad._frames import as_given
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, unknown_name
-from nestquad.voi.table._cells import pandas
 from nestquad.voi.table._evppi import (
     Answer,
     flags_against,
@@ -23,6 +22,7 @@ from nestquad.voi.table._evppi import (
     perfect,
     value_of_knowing,
 )
+from nestquad.voi.table._numbers import pandas
 from nestquad.voi.table._outputs import as_outputs, input_table
 from nestquad.voi.table._population import ungrouped
 
