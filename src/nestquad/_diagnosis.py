@@ -22,7 +22,7 @@ from scipy.stats import rankdata
 
 from nestquad._checks import whole
 from nestquad._typing import Array
-from nestquad.methods.learned import event_probability, mean_products
+from nestquad.methods.learned import mean_products
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate, summary
 
@@ -483,7 +483,7 @@ class Diagnosis:
     @property
     def unmet(self) -> float:
         """Probability that scenarios which nobody drew have at most: the rule of three."""
-        return float(event_probability(max(self.n_met, 1), 0.0))
+        return min(3.0 / max(self.n_met, 1), 1.0)
 
     @property
     def is_good(self) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 
 from nestquad import clock
 from nestquad._diagnosis import Diagnosis, Scenario, check_sections
-from nestquad._frames import columns_of, new_frame
+from nestquad._frames import frame_of
 from nestquad._notebook import pairs
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._threads import one_blas_thread
@@ -179,7 +179,7 @@ class ProxyCheck:
 
     def to_frame(self, library: str = "pandas") -> Any:
         """The scenarios drawn, a row each, as a data frame; needs the extra ``frames``."""
-        return new_frame(columns_of(self.diagnosis.rows()), library)
+        return frame_of(self.diagnosis.rows(), library)
 
     def plot(self, axes: Any = None) -> Any:
         """Draw observed against predicted, and errors along the proxy, with 95 % bands.

@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from nestquad import clock
+from nestquad._frames import frame_of
 from nestquad._notebook import grid
 from nestquad._progress import ProgressLike
 from nestquad._tangent_problem import DEFAULT, TangentProblem, with_tangents
 from nestquad._typing import Array, Indices, RNGLike
-from nestquad.errors import InputError, optional_module
+from nestquad.errors import InputError
 from nestquad.estimate import check_limits, estimate
 from nestquad.evaluate import Derivative
 from nestquad.methods import Method
@@ -190,9 +191,9 @@ class Sensitivities:
                     )
         return rows
 
-    def to_frame(self) -> Any:
-        """The rows as a pandas DataFrame; needs the extra ``frames``."""
-        return optional_module("pandas", "Sensitivities.to_frame", "frames").DataFrame(self.rows())
+    def to_frame(self, library: str = "pandas") -> Any:
+        """The rows as a data frame of pandas, polars or another; needs the extra ``frames``."""
+        return frame_of(self.rows(), library)
 
     def _cells(self) -> list[tuple[str, ...]]:
         return [

@@ -1,6 +1,5 @@
 """Learned methods: a model of J, and the average of f(Ĵ)."""
 
-from nestquad.methods._events import event_probability
 from nestquad.methods.learned._base import Learned, LearnedMethod, n_draws
 from nestquad.methods.learned._certificate import (
     Certificate,
@@ -45,7 +44,6 @@ __all__ = [
     "RepeatedLattice",
     "as_control",
     "as_predictor",
-    "event_probability",
     "draw_bias",
     "draw_variances",
     "mean_products",
