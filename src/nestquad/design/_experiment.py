@@ -400,8 +400,9 @@ class _Likelihood:
     experiment: Experiment
     design: Any
 
-    def __call__(self, pair: tuple[Array, Array]) -> Array:
-        return self.experiment.log_likelihood(*pair, self.design)
+    def __call__(self, pair: tuple[Array, ...]) -> Array:
+        y, latent = pair
+        return self.experiment.log_likelihood(y, latent, self.design)
 
     @cached_property
     def payload(self) -> bytes:
@@ -417,7 +418,7 @@ class _Parcel:
 
     payload: bytes
 
-    def __call__(self, pair: tuple[Array, Array]) -> Array:
+    def __call__(self, pair: tuple[Array, ...]) -> Array:
         return _Likelihood(*opened(self.payload))(pair)
 
 

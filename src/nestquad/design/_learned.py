@@ -216,8 +216,9 @@ class Learned:
         order = np.argsort(table[-1], kind="stable")
         if self.reference is not None:
             order = self.reference.order(n, replicate)
-        logs = table[1:-1:2], table[:-1:2], np.concatenate(bounds) if bounds else None
-        return Population(self, stream, ndtri(u), latent, y, *logs, order)
+        bound = np.concatenate(bounds) if bounds else None
+        log_q, log_prior = table[1:-1:2], table[:-1:2]
+        return Population(self, stream, ndtri(u), latent, y, log_q, log_prior, bound, order)
 
 
 @dataclass(frozen=True, eq=False)

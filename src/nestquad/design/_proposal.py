@@ -68,9 +68,9 @@ def log_normal(white: Array, log_scale: Array | float = 0.0) -> Array:
 
 def lower_factors(covariances: Array) -> tuple[Array, Array, Array]:
     """Lower factors L (K, d, d) of covariances, their inverses and log determinants (K,)."""
-    factor = np.linalg.cholesky(covariances)
+    factor = np.asarray(np.linalg.cholesky(covariances), dtype=np.float64)
     logs = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
-    return factor, np.linalg.inv(factor), logs
+    return factor, np.asarray(np.linalg.inv(factor), dtype=np.float64), logs
 
 
 @dataclass(frozen=True, eq=False)
@@ -439,7 +439,7 @@ class SamplePosterior:
         for octave in range(n.bit_length()):
             near = apart <= 2**octave
             total += near / near.sum(axis=1, keepdims=True)
-        return (1.0 - _NEAR) * self.chance + _NEAR * total / n.bit_length()
+        return np.asarray((1.0 - _NEAR) * self.chance + _NEAR * total / n.bit_length())
 
 
 Posterior = NormalPosterior | SamplePosterior
@@ -501,7 +501,7 @@ class NormalProposal(_Conditioned):
 class PriorProposal(NormalProposal):
     """The prior as proposal, for cheap likelihoods and posteriors with many modes."""
 
-    components: ClassVar[int] = 0  # type: ignore[assignment, misc]
+    components: ClassVar[int] = 0
 
     def mixing(self, y: Array) -> Array:
         return np.zeros((len(y), 0))
