@@ -199,7 +199,7 @@ def test_error_is_what_was_asked_for():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "rmse", "evaluations"),
-    [("finance", 0.01, 1.5e7), ("synthetic", 0.003, 1.3e5), ("health", 10.0, 6e5)],
+    [("finance", 0.01, 1.5e7), ("synthetic", 0.003, 1.5e5), ("health", 10.0, 6e5)],
 )
 def test_rmse_on_request(name, rmse, evaluations):
     problem = nq.problems.get(name)
