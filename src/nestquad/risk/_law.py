@@ -307,6 +307,11 @@ class LawOfJ:
         return float(self.weights @ self.v[0])
 
     @property
+    def unexplained_share(self) -> float:
+        """Share of the variance of J that Ĵ leaves unexplained."""
+        return self.unexplained / max(self.unexplained + self.variance, 1e-300)
+
+    @property
     def m(self) -> Array:
         """Means (n,) of J at the nodes, by the best correction."""
         return np.asarray(self.s + self.b[0])

@@ -385,8 +385,8 @@ def _stressed(
         in_units=False,
     )
     stream = Stream.from_rng(run.rng).child(60)
-    tolerances = (run.tol, run.rtol)
-    found = run_stresses(evaluator, points, stream, run.budget, tolerances, run.max_seconds)
+    tolerances = run.tol or 0.0, run.rtol or 0.0
+    found = run_stresses(evaluator, points, stream, run.budget, *tolerances, run.max_seconds)
     evaluator.close()
     left = None if run.budget is None else run.budget - evaluator.n_evaluations
     return found, replace(run, budget=None if left is None else max(left, SETTINGS.fewest))

@@ -23,7 +23,7 @@ from nestquad.points import IID, Given, PeriodicLattice, Sobol, Stream, density,
 from nestquad.problem import NestedExpectation
 from nestquad.regression import Regression, ridge
 from nestquad.result import Estimate
-from nestquad.risk._stacking import Model
+from nestquad.risk._stacking import StackedModel
 
 # Independently shifted sets of dense θ, whose spread is the error of their average.
 REPLICATES = 16
@@ -68,7 +68,7 @@ class Scenarios(ABC):
         """Models of the losses, from the evaluations of a design; draws will choose."""
 
     @abstractmethod
-    def dense(self, model: Model, n: int, stream: Stream) -> DenseSet:
+    def dense(self, model: StackedModel, n: int, stream: Stream) -> DenseSet:
         """θ as coordinates with Ĵ, in n replicates."""
 
     @abstractmethod
@@ -198,7 +198,7 @@ class LawScenarios(Scenarios):
             found.insert(0, joint)
         return found
 
-    def dense(self, model: Model, n: int, stream: Stream) -> DenseSet:
+    def dense(self, model: StackedModel, n: int, stream: Stream) -> DenseSet:
         affordable = (_NUMBERS // (n * max(model.cost, 1))).bit_length() - 1
         parts = list(model.replicates(n, int(np.clip(affordable, _FEWEST, _MOST)), stream))
         columns = zip(*((p.uniform, p.weights, p.j, p.owner) for p in parts), strict=True)
@@ -283,7 +283,7 @@ class GivenScenarios(Scenarios):
     def fit(self, evaluations: Evaluations, lines: Lines) -> list[ModelOfJ]:
         return [self._ridge(evaluations, lines)]
 
-    def dense(self, model: Model, n: int, stream: Stream) -> DenseSet:
+    def dense(self, model: StackedModel, n: int, stream: Stream) -> DenseSet:
         j = np.concatenate([model.mean(block) for block in _blocks(self.coordinates)])
         owner = np.zeros(len(j), dtype=np.intp)
         if not self._listed:  # a sample has an error, given θ not
