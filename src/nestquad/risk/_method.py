@@ -47,10 +47,8 @@ class SamplingSettings:
         Limit of time: numbers that may be computed for ĝ at all pairs, ten seconds.
     most_learning, most_pairs
         Limits of memory: evaluations to learn from, and those of pairs.
-    rows
-        Rows at which a model is computed at a time.
     pilot_replicates
-        Sets of dense θ of a pilot, which only shows where pairs should be.
+        Sets of dense θ before there are pairs, which only show where these should be.
     """
 
     learning: float = 0.62
@@ -63,7 +61,6 @@ class SamplingSettings:
     numbers: int = 1 << 30
     most_learning: int = 1 << 20
     most_pairs: int = 1 << 22
-    rows: int = 4096
     pilot_replicates: int = 4
 
     @property
@@ -339,9 +336,8 @@ class TailSampling(Method[RiskState]):
             model = self.stacked(models, check)
             if kept is not None and kept.n_pairs and model.is_same(kept.model):
                 model, dense = kept.model, kept.dense
-            else:  # a pilot only shows where pairs should be
-                pilot = design.seconds is not None and last is None
-                n = SETTINGS.pilot_replicates if pilot else REPLICATES
+            else:  # without pairs it only shows where pairs should be
+                n = REPLICATES if len(draws.weights) else SETTINGS.pilot_replicates
                 dense = scenarios.dense(model, n, grid.stream.child(8))
             repeatable = replayed is not None or isinstance(grid.outer_points, PeriodicLattice)
             state = RiskState(
@@ -486,9 +482,7 @@ class TailSampling(Method[RiskState]):
         """Laws corrected by pairs: J given Ĵ."""
         model, draws, found = state.model, state.check, []
         same = np.unique(draws.uniform, axis=0, return_inverse=True)[1].ravel()
-        s, r = model.mean(draws.uniform), model.residuals(draws)
-        blocks = np.array_split(draws.uniform, -(-state.n_pairs // SETTINGS.rows))
-        expected = np.concatenate([model.sd(block) for block in blocks]) ** 2
+        s, r, expected = model.means(draws), model.residuals(draws), model.variances(draws)
         for c, law in enumerate(laws):
             node = same if which is None else law.node[which]
             pairs = Pairs(s[:, c], r[:, :, c], draws.weights, expected[:, c], node)

@@ -28,11 +28,14 @@ class StackingSettings:
         statistical modeling using the t distribution.
     n_scales
         Steps of the fixed-point iteration for the scale.
+    rows
+        Rows at which a standard deviation is computed at a time.
     """
 
     weights: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
     degrees: float = 4.0
     n_scales: int = 30
+    rows: int = 4096
 
 
 DEFAULT = StackingSettings()
@@ -67,7 +70,7 @@ class StackedModel:
             return np.stack([w, 1.0 - w])
 
         residuals = [check.residuals(model)[:n] for model in models]
-        means = [model.mean(check.uniform[:n]) for model in models]
+        means = [check.means(model)[:n] for model in models]
         inner = best(*(r[:, 0] - r[:, 1] for r in residuals))
         observed = (inner[:, None] * (np.mean(residuals, axis=2) + means)).sum(axis=0)
         weights = best(observed - means[0], observed - means[1])
@@ -99,23 +102,27 @@ class StackedModel:
         """Ĵ (T, L) at uniforms (T, d_θ) of θ."""
         return self._mixed(model.mean(uniform) for model in self.models)
 
-    def sd(self, uniform: Array) -> Array:
-        """Standard deviations of all, and the distance between them: any may be right."""
-        squares = self._mixed(model.sd(uniform) ** 2 for model in self.models)
-        if len(self.models) > 1:
-            means = [model.mean(uniform) for model in self.models]
-            center = self._mixed(means)
-            squares += self._mixed((mean - center) ** 2 for mean in means)
-        return np.asarray(np.sqrt(squares))
+    def means(self, check: Check) -> Array:
+        """Ĵ (m, L) at fresh draws."""
+        return self._mixed(check.means(model) for model in self.models)
+
+    def variances(self, check: Check) -> Array:
+        """Variances (m, L) of all, and the distances between them: any may be right."""
+        center = self.means(check)
+        blocks = np.array_split(check.uniform, -(-len(check.uniform) // DEFAULT.rows))
+        return self._mixed(
+            np.concatenate([model.sd(block) for block in blocks]) ** 2
+            + (check.means(model) - center) ** 2
+            for model in self.models
+        )
 
     def residuals(self, check: Check) -> Array:
         """g − ĝ (m, 2, L) at fresh draws, from residuals of each."""
         observed = np.zeros_like(check.values)
         for model, weight in zip(self.models, self.inner, strict=True):
             if weight.any():
-                mean = model.mean(check.uniform)[:, None]
-                observed += weight * (check.residuals(model) + mean)
-        return np.asarray(observed - self.mean(check.uniform)[:, None])
+                observed += weight * (check.residuals(model) + check.means(model)[:, None])
+        return np.asarray(observed - self.means(check)[:, None])
 
     def describe(self) -> dict[str, Any]:
         """Description of the fits; sentences under ``"notes"``."""
