@@ -405,7 +405,7 @@ class LawOfJ:
     def _trust_at(self, c: float) -> float:
         """ρ of pairs whose J may be at a loss c, by the chance that Ĵ leaves undecided."""
         assert self.scatter is not None
-        chance = ndtr((self.m - c) / np.sqrt(self.v[0] + 1e-300))[self.scatter.column]
+        chance = self._beyond(c)[self.scatter.column]
         weights = self.scatter.weights * chance * (1.0 - chance)
         total = float(weights.sum())
         return float(weights @ self.scatter.trust(self.v[0])) / total if total > 0 else 1.0
@@ -471,8 +471,7 @@ class LawOfJ:
         measure by its weight, exposure everywhere. Near means within the error of Ĵ, or a few
         percent of its spread.
         """
-        least = max(self.settings.near * float(np.sqrt(self.variance)), 1e-300)
-        width = np.hypot(np.sqrt(self.v[0]), least)
+        least = self.settings.near * float(np.sqrt(self.variance))
         found = np.ones((len(targets.keys), len(s)))
         for i, (kind, level) in enumerate(targets.keys):
             if kind == "spectral":
@@ -480,7 +479,7 @@ class LawOfJ:
                 score = np.interp(s, self.s, self.z)
                 found[i] = np.interp(ndtr(score), spectrum.levels, spectrum.density)
             elif kind not in ("ee", "ene"):
-                chance = ndtr((self.m - targets.place(self.center, kind, level)) / width)
+                chance = self._beyond(targets.place(self.center, kind, level), least)
                 chance = np.interp(s, self.s, chance)
                 found[i] = chance * (1.0 - chance) + (chance**2 if kind == "es" else 0.0)
         return found
@@ -490,9 +489,14 @@ class LawOfJ:
 
         With `below` that of J ≤ c.
         """
-        chance = ndtr((-1.0 if below else 1.0) * (self.m - c) / np.sqrt(self.v[0] + 1e-300))
+        above = self._beyond(c)
+        chance = 1.0 - above if below else above
         total = float(chance @ self.weights)
         return float((chance * (1.0 - chance)) @ self.weights) / total if total > 0 else 1.0
+
+    def _beyond(self, c: float, least: float = 0.0) -> Array:
+        """P(J > c | Ĵ) at the nodes, with a normal J given Ĵ, of a standard deviation ≥ `least`."""
+        return np.asarray(ndtr((self.m - c) / np.sqrt(self.v[0] + least**2 + 1e-300)))
 
     def shifted(self, pairs: Pairs, rng: np.random.Generator) -> LawOfJ:
         """The law of J + D, where residuals at pairs have the mean D given θ."""

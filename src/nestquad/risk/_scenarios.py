@@ -17,7 +17,7 @@ from nestquad._typing import Array, Indices
 from nestquad.distributions import Empirical
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Evaluator, Grid, OutOfTimeError
-from nestquad.methods import Goal, JointLattice, ModelOfJ, Turn
+from nestquad.methods import Goal, JointLattice, ModelOfJ, Turn, has_transports
 from nestquad.methods.learned import Check, DenseSet, JointModel, RegressionModel
 from nestquad.points import IID, Given, PeriodicLattice, Sobol, Stream, density, periodic
 from nestquad.problem import NestedExpectation
@@ -173,14 +173,8 @@ _NOTHING = Estimate(np.nan, np.inf, 0, 0, 0, "none")  # a lattice grows by its d
 class LawScenarios(Scenarios):
     """θ from a transport of uniforms, which are its coordinates."""
 
-    @cached_property
-    def _joint(self) -> bool:
-        middle = np.full((1, self.problem.outer_law.base_dim), 0.5)
-        theta = self.problem.outer_law.from_uniform(middle)
-        return self.problem.inner_law(theta).has_transport
-
     def design(self, n: int, goal: Goal, last: Design | None) -> Design | None:
-        if self._joint:
+        if has_transports(self.problem):
             before: Turn[Any] | None = None if last is None else Turn(last, _NOTHING, None)
             own = goal if goal.adaptive else replace(goal, budget=n)
             return JointLattice().sized(self.problem, own, n, before)
@@ -189,7 +183,7 @@ class LawScenarios(Scenarios):
     def fit(self, evaluations: Evaluations, lines: Lines) -> list[ModelOfJ]:
         found = [self._ridge(evaluations, lines)]
         outputs = found[0].sketch.j.shape[1]
-        if self._joint and outputs <= _JOINT_OUTPUTS:
+        if has_transports(self.problem) and outputs <= _JOINT_OUTPUTS:
             raw = evaluations.values(evaluations.design.grids[0].n_outer)
             summed = lines(raw.reshape(len(raw), 1, -1))
             known = KnownValues(evaluations.evaluator, evaluations.design, summed)

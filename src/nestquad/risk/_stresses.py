@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri
 
 from nestquad import clock
 from nestquad._checks import numbers, shown
 from nestquad._typing import Array
+from nestquad.accuracy import replicate_errors
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Evaluator, Grid, OutOfTimeError
 from nestquad.points import IID, Given, Sobol, Stream
@@ -122,7 +123,6 @@ def run_stresses(
         n = max(1 << max(int(STRESSES.share * budget / rows).bit_length() - 1, 0), 2)
     given = Given(np.repeat(theta, replicates, axis=0), "native")
     sampled = not evaluator.problem.inner_law(theta[:1]).has_transport
-    factor = stdtrit(replicates - 1, 0.975) / NORMAL_95
     while True:
         grid = Grid(rows, n, given, IID() if sampled else Sobol(), None, stream)
         values = Evaluations(evaluator, Design((grid,))).values(rows)
@@ -131,8 +131,8 @@ def run_stresses(
             raise OutOfTimeError("time ran out at the stress scenarios", advice=advice)
         sets = values.reshape(len(theta), replicates, n, -1).mean(axis=2)
         center = sets.mean(axis=1)
-        away = factor * (sets - center[:, None]) / np.sqrt(replicates * (replicates - 1.0))
-        half = NORMAL_95 * np.linalg.norm(away.sum(axis=2), axis=1)
+        away = np.stack([replicate_errors(one.T) for one in sets])
+        half = NORMAL_95 * np.linalg.norm(away.sum(axis=1), axis=1)
         close = (half <= np.maximum(tol, rtol * np.abs(center.sum(axis=1)))).all()
         if budget is not None or close or clock.now() > late or 2 * n > STRESSES.most:
             break
@@ -142,7 +142,7 @@ def run_stresses(
     fields["method"] = "draws at the scenario"
     found = {}
     for name, at, mean, errors in zip(points, theta, center, away, strict=True):
-        parts = Estimate.from_directions(mean, errors.T, **fields)
-        loss = Estimate.from_directions(mean.sum(), errors.sum(axis=1)[None], **fields)
+        parts = Estimate.from_directions(mean, errors, **fields)
+        loss = Estimate.from_directions(mean.sum(), errors.sum(axis=0)[None], **fields)
         found[name] = Stress(at, loss, parts)
     return found
