@@ -48,7 +48,7 @@ lint: $(VENV)/.test
 bench: $(VENV)/.bench
 	$(BIN)/python -m studies promises --out docs
 	$(BIN)/python -m studies families --out docs
-	$(BIN)/python -m studies seconds --out docs --jobs 1
+	$(BIN)/python -m studies seconds --out docs
 	$(BIN)/python -m studies risk --out docs
 	$(BIN)/python -m studies published --out docs --runs 20
 

@@ -3,8 +3,7 @@
 ``python -m studies paper`` runs the paper's experiments again; ``python -m studies promises``
 measures what the documentation promises and writes docs/benchmarks.md; ``python -m studies
 families`` measures coverage, tolerances and cost on families of random problems, and ``python -m
-studies seconds`` the time to a tolerance beside single methods. All stand on
-`runner`: tasks become rows of a ledger, rows become tables and verdicts, and these become a page.
-`unseen` holds problems that nothing was tuned on, `quadrature` what exact values need, `bayesopt`
-a small Bayesian optimisation loop.
+studies seconds`` errors at equal seconds. All stand on `runner`: tasks become rows of a ledger,
+rows become tables and verdicts, and these become a page. `quadrature` holds what exact values
+need.
 """

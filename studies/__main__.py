@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import nestquad as nq
-from studies.runner.collect import Progress, say
+from studies.runner.collect import say
 from studies.runner.study import Settings, run_studies
 from studies.runner.text import duration
 
@@ -29,8 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     args = _parser().parse_args(given)
     args.line = shlex.join(["python", "-m", "studies", *given])
-    for option, least in (("jobs", 0), ("runs", 1)):
-        if (getattr(args, option, None) or least) < least:
+    for option, least in (("jobs", 0), ("runs", 1), ("replicates", 1), ("seed", 0)):
+        value = getattr(args, option, None)
+        if value is not None and value < least:
             print(f"--{option} has to be at least {least}", file=sys.stderr)
             return 2
     try:
@@ -84,24 +85,15 @@ def _chosen(args: argparse.Namespace, option: str, names: Sequence[str]) -> tupl
 
 def _paper(args: argparse.Namespace) -> None:
     from studies.paper import reproduce
+    from studies.paper.part import Effort
 
-    tell, started = Progress(), time.monotonic()
-    try:
-        page, verdicts = reproduce(
-            args.parts or ["all"],
-            args.out,
-            effort=args.effort,
-            seed=args.seed,
-            replicates=args.replicates,
-            jobs=args.jobs,
-            fresh=args.fresh,
-            command=args.line,
-            tell=(lambda *_: None) if args.no_progress else tell,
-        )
-    finally:
-        tell.close()
+    started = time.monotonic()
+    effort = Effort(2, tiny=True) if args.quick else Effort(args.replicates)
+    how = {"seed": args.seed, "jobs": args.jobs, "fresh": args.fresh, "redraw": args.redraw}
+    page, verdicts = reproduce(args.parts or ["all"], Path(args.out), effort=effort, **how)
     for name, verdict in verdicts:
         print(f"{verdict.status:14}{name:14}{verdict.claim}: {verdict.measured}")
+        print(f"{'':28}{verdict.reason}")
     print(f"wrote {page} ({duration(time.monotonic() - started)})")
 
 
@@ -167,27 +159,24 @@ def _ablate(args: argparse.Namespace) -> None:
 
 
 def _seconds(args: argparse.Namespace) -> None:
-    from studies.families import equal_seconds, families, seconds
+    from studies.families import equal_seconds, families
 
     drawn = [
         f"{family}-{seed}" for family in families() for seed in range(args.parity == "odd", 41, 2)
     ]
-    study: Any = seconds if args.limits is None else equal_seconds
     problems = _known("--problems", args.problems, (*nq.problems.names(), *drawn))
-    goal = "tolerances" if args.limits is None else "limits"
-    selection = study.Selection(
-        problems=problems or study.default_problems(args.parity),
+    selection = equal_seconds.Selection(
+        problems=problems or equal_seconds.default_problems(args.parity),
         parity=args.parity,
         costs=_numbers(args.costs),
+        limits=_numbers(args.limits),
         runs=args.runs,
-        **{goal: _numbers(getattr(args, goal))},
     )
     command = (
         f"python -m studies seconds --problems {','.join(selection.problems)} --parity "
-        f"{args.parity} --{goal} {getattr(args, goal)} --costs {args.costs} --runs {args.runs}"
+        f"{args.parity} --limits {args.limits} --costs {args.costs} --runs {args.runs}"
     )
-    command += f" --jobs {args.jobs}" if study is seconds else ""
-    study.report(selection, Path(args.out), args.jobs, args.fresh, command)
+    equal_seconds.report(selection, Path(args.out), args.jobs, args.fresh, command)
 
 
 def _few(args: argparse.Namespace) -> None:
@@ -288,25 +277,16 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "S[,S]",
         "help": "seconds of an evaluation",
     },
-    "--limits": {
-        "metavar": "S[,S]",
-        "help": "errors at equal seconds instead of seconds to tolerances",
-    },
+    "--limits": {"default": "1,5", "metavar": "S[,S]", "help": "seconds in all"},
     "--runs": {"type": int, "default": 3, "metavar": "N", "help": "of each"},
     "--each": {"type": int, "default": 5, "metavar": "N", "help": "problems of a family"},
     "--times": {"type": int, "default": 20, "metavar": "N", "help": "trials of each fault"},
     "--most": {"type": float, "default": math.inf, "metavar": "N", "help": "largest budget"},
     "--rival-budget": {"type": float, "default": 1e6, "metavar": "N", "help": "of rivals"},
-    "--replicates": {"type": int, "metavar": "N", "help": "most replicates of each cell"},
+    "--replicates": {"type": int, "metavar": "N", "help": "of each cell (default: as listed)"},
     "--seed": {"type": int, "default": 0, "metavar": "S", "help": "default 0"},
     "--quick": {**_FLAG, "help": "few seeds and small sizes: does it run at all?"},
     "--redraw": {**_FLAG, "help": "run nothing; page from saved results"},
-    "--no-progress": {**_FLAG, "help": "do not show the time left"},
-}
-_EFFORTS = {
-    "quick": "fewer replicates: minutes (default)",
-    "full": "the paper's replicates, 1000 and 100: hours",
-    "tiny": "two or three replicates: does it run?",
 }
 
 
@@ -327,9 +307,9 @@ _COMMANDS = {
     "paper": Command(
         "the paper's figures and tables, with verdicts",
         _paper,
-        f"parts {_RUNNER} --replicates --seed --no-progress",
+        f"parts {_RUNNER} --replicates --seed --quick --redraw",
         {"--out": {"default": "results"}},
-        ("all --out results", "finance health --jobs 2", "bo --full --replicates 40"),
+        ("all --out results", "finance health --jobs 2", "bo", "all --replicates 1000"),
     ),
     "promises": Command(
         "measurements of what the documentation promises",
@@ -361,11 +341,11 @@ _COMMANDS = {
         ("--families kinks,books --seeds 0-8 --budgets 1e3 --runs 1",),
     ),
     "seconds": Command(
-        "wall time to a tolerance, for a g of any cost: on a machine that does nothing else",
+        "errors at equal seconds of a simulated clock, for a g of any cost",
         _seconds,
-        f"{_RUNNER} --problems --parity --tolerances --costs --runs --limits",
-        {"--jobs": {"default": 1}, "--parity": {"choices": ("odd", "even")}},
-        ("--out docs --jobs 1", "--limits 1,5 --costs 1e-7,1e-6,1e-4,1e-2,1 --runs 1"),
+        f"{_RUNNER} --problems --parity --costs --runs --limits",
+        {"--parity": {"choices": ("odd", "even")}, "--runs": {"default": 1}},
+        ("--out docs", "--limits 1,5 --costs 1e-7,1e-6,1e-4,1e-2,1"),
     ),
     "few": Command(
         "32 to 256 evaluations of an expensive g",
@@ -443,12 +423,6 @@ def _parser() -> argparse.ArgumentParser:
         )
         for option in command.options.split():
             one.add_argument(option, **{**_OPTIONS[option], **command.changes.get(option, {})})
-        if name == "paper":
-            effort = one.add_mutually_exclusive_group()
-            for word, words in _EFFORTS.items():
-                how = {"dest": "effort", "action": "store_const", "const": word, "help": words}
-                effort.add_argument(f"--{word}", **how)
-            one.set_defaults(effort="quick")
         one.set_defaults(run=command.run)
     return parser
 

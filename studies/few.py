@@ -257,7 +257,7 @@ def report(selection: Selection, out: Path, jobs: int, fresh: bool, command: str
     def run(settings: Settings) -> Result:
         ledger, tasks = settings.ledger(name), list(selection.tasks())
         if fresh:
-            ledger.retire(lambda run: True)
+            ledger.drop()
         settings.collect(ledger, tasks, partial(_measure, largest=max(selection.budgets)))
         return tabulate([ledger.runs[task] for task in tasks], selection)
 

@@ -144,7 +144,7 @@ def report(selection: Selection, out: Path, jobs: int, fresh: bool, command: str
         tasks = list(selection.tasks())
         if fresh:
             wanted = set(tasks)
-            ledger.retire(lambda one: one.task in wanted)
+            ledger.drop(lambda one: one.task in wanted)
         settings.collect(ledger, tasks, _measure)
         return tabulate([ledger.runs[task] for task in tasks], selection)
 

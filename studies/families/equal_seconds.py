@@ -19,7 +19,6 @@ import numpy as np
 import nestquad as nq
 from nestquad.clock import use_clock
 from studies import families
-from studies.families.seconds import _problem
 from studies.promises.cells import provenance
 from studies.promises.measure import warm_up
 from studies.runner.ledger import Outcome, Run, Task
@@ -75,6 +74,11 @@ class SimulatedClock:
         return charge
 
 
+def _problem(name: str) -> nq.NestedExpectation:
+    shipped = name in nq.problems.names()
+    return nq.problems.get(name) if shipped else families.problem_of(name)
+
+
 def report(selection: Selection, out: Path, jobs: int, fresh: bool, command: str) -> None:
     """Run what the ledger lacks, and write page, figure and data."""
     settings = Settings(jobs=jobs, data=out / "data")
@@ -93,7 +97,7 @@ def report(selection: Selection, out: Path, jobs: int, fresh: bool, command: str
 def _run(selection: Selection, settings: Settings, fresh: bool) -> Result:
     ledger = settings.ledger("equal_seconds")
     if fresh:
-        ledger.retire(lambda run: run.problem in selection.problems)
+        ledger.drop(lambda run: run.problem in selection.problems)
     tasks = list(selection.tasks())
     settings.collect(ledger, tasks, measure, warm_up)
     return tabulate([ledger.runs[task] for task in tasks], selection)

@@ -33,7 +33,7 @@ from studies.promises.measure import ALL_METHODS, CERTIFIED, ROUNDING, measure, 
 from studies.runner.collect import in_processes, say
 from studies.runner.figures import BAND, name_axis
 from studies.runner.ledger import Outcome, Run, Task, sources
-from studies.runner.result import Column, Drawing, Figure, Result, Table, Verdict, columns
+from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
 from studies.runner.study import Settings, Study, run_studies
 from studies.runner.text import PARITY
 
@@ -46,7 +46,7 @@ _KEPT, _CONVERGED, _HARD = 0.95, 0.80, ("rare", "noisy")
 _BESIDE_BEST, _WORST_BESIDE_BEST = 1.5, 4.0
 _NARROWER, _PLAIN = 5.0, ("nqmc", "mlmc")
 _TOGETHER = f"all but {' and '.join(_HARD)}"
-_SHOWN_WORST, _SHOWN_STATES = 15, 4
+_SHOWN_WORST = 15
 _LEVELS = (50, 80, 90, 95, 99)  # per cent
 _OURS = ("auto", CERTIFIED)
 METHODS = (*_OURS, *ALL_METHODS[1:])
@@ -109,13 +109,12 @@ def _run(selection: Selection, settings: Settings, fresh: bool) -> Result:
     _remember(selection, settings.jobs)
     ledger, tasks = settings.ledger("families"), set(selection.tasks())
     if fresh:
-        ledger.retire(lambda run: run.task in tasks)
+        ledger.drop(lambda run: run.task in tasks)
     old = sum(run.sources != sources() for task, run in ledger.runs.items() if task in tasks)
     if old:
         say(f"  {old:,} finished runs come from other code; --fresh runs them again")
     settings.collect(ledger, selection.tasks(), _measure, warm_up)
-    earlier = [run for run in ledger.others if run.task in tasks and run.root == ledger.root]
-    return tabulate([run for run in ledger.runs.values() if run.task in tasks], selection, earlier)
+    return tabulate([run for run in ledger.runs.values() if run.task in tasks], selection)
 
 
 def _remember(selection: Selection, jobs: int) -> None:
@@ -153,8 +152,8 @@ def _measure(task: Task) -> Outcome:
         return Outcome(math.nan, 0, covered=0.0, seconds=0.0, status="failed", chosen=reason)
 
 
-def tabulate(runs: list[Run], selection: Selection, earlier: Iterable[Run] = ()) -> Result:
-    """Tables and verdicts from the runs that are there, and coverage in `earlier` ones."""
+def tabulate(runs: list[Run], selection: Selection) -> Result:
+    """Tables and verdicts from the runs that are there."""
     cells = _cells(runs)
     problems = [_problem_row(key, cell, cells) for key, cell in cells.items()]
     budgets = [
@@ -258,7 +257,6 @@ def tabulate(runs: list[Run], selection: Selection, earlier: Iterable[Run] = ())
             ),
             tuple(worst),
         ),
-        _earlier(runs, earlier, selection),
         Table("problems", "", (), tuple(problems)),
     )
     return Result(
@@ -399,36 +397,6 @@ def _half_width(cell: Cell) -> float:
     """Median of the finished runs, at least rounding."""
     halves = [max(run.half_width, _rounding(run.problem)) for run in cell.finished]
     return float(np.median(halves)) if halves else math.nan
-
-
-def _earlier(runs: Iterable[Run], earlier: Iterable[Run], selection: Selection) -> Table:
-    """Coverage by family of the present runs beside that of earlier code, where there is any."""
-    states: dict[str, list[Run]] = {}
-    for run in earlier:
-        states.setdefault(run.sources, []).append(run)
-    shown = {**dict(list(states.items())[-_SHOWN_STATES:]), "now": list(runs)}
-    rows = []
-    for goal in selection.budgets:
-        for method in (name for name in _OURS if name in selection.methods):
-            for family in (*selection.families, "all"):
-                row: dict[str, Any] = {"goal": goal, "family": family, "method": method}
-                for state, mine in shown.items():
-                    covered = [
-                        run.covered
-                        for run in mine
-                        if (run.method, run.goal) == (method, goal)
-                        and family in ("all", run.problem.rpartition("-")[0])
-                    ]
-                    if covered:
-                        row[state] = f"{100 * np.mean(covered):.0f} % of {len(covered)}"
-                rows += [row] if set(row) & set(states) else []
-    heads = columns("goal = evaluations: count; family; method")
-    return Table(
-        "earlier",
-        "Runs whose 95 % interval covers, with earlier code (hashes of the sources) and now.",
-        (*heads, *(Column(state, state, "cell") for state in shown)),
-        tuple(rows),
-    )
 
 
 def _tolerance_row(

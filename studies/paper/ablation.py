@@ -11,13 +11,13 @@ import numpy as np
 from nestquad import NKQ, Gaussian, KernelQuadrature, Matern
 from nestquad.kernels import Kernel
 from nestquad.rules import Schedule, scheduled_lambda
-from studies.paper.curves import Curve, common_cost, curve_rows, gain
+from studies.paper.curves import Curve, common_cost, gain
 from studies.paper.figures import error_figure, line_looks, look
 from studies.paper.part import Effort, Part, Runs, Series
 from studies.paper.series import problem_named, published_nkq, run_method
 from studies.paper.verdicts import above_one, with_sensitivity
 from studies.runner.ledger import Outcome, Task, cells
-from studies.runner.result import Drawing, Finding, Status, Table, Verdict
+from studies.runner.result import Drawing, Finding, Status, Verdict
 from studies.runner.text import factor, number
 
 Change = Callable[[KernelQuadrature, int], KernelQuadrature]
@@ -83,19 +83,15 @@ def _run(change: Change) -> Callable[[Task, np.random.SeedSequence], Outcome]:
 
 
 def _tasks(effort: Effort) -> list[Task]:
-    reps = effort.pick(tiny=2, quick=24, full=1000)
-    sizes = effort.pick(
-        tiny=(6, 10, 16), quick=(10, 18, 32, 56, 100), full=(10, 18, 32, 56, 100, 178)
-    )
     names = [f"ablation {label}" for panel in _changes().values() for label in panel]
-    means = effort.pick(tiny=(4, 6, 9), quick=(5, 10, 18), full=(5, 10, 18, 32, 46))
+    sizes, reps = effort.sizes(10, 18, 32, 56, 100), effort.runs(24)
     return [
         *cells("synthetic", [*names, "nkq N=T"], sizes, reps),
-        *cells("synthetic", "nmc N=√T", means, reps),
+        *cells("synthetic", "nmc N=√T", effort.sizes(5, 10, 18), reps),
     ]
 
 
-def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
+def _analyze(runs: Runs) -> list[Finding]:
     nmc, median = runs.curve("synthetic", "nmc N=√T"), runs.curve("synthetic", "nkq N=T")
     panels: dict[str, dict[str, Curve]] = {
         panel: {label: runs.curve("synthetic", f"ablation {label}") for label in labels}
@@ -114,9 +110,6 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
         ]
         for panel, curves in panels.items()
     }
-    rows = [
-        row for p, curves in panels.items() for row in curve_rows({**curves, "NMC": nmc}, panel=p)
-    ]
     lambdas, _, kernels = panels.values()
     curves = {label: curve for own in panels.values() for label, curve in own.items()}
     return [
@@ -138,7 +131,6 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
                     similar(kernels[_RIDGE], kernels["Matérn-3/2"]),
                 ),
             ),
-            tables=(Table("ablation", "", (), tuple(rows)),),
         )
     ]
 
@@ -197,13 +189,7 @@ PARTS = (
         tasks=_tasks,
         analyze=_analyze,
         series=tuple(
-            Series(
-                f"ablation {label}",
-                label,
-                _run(change),
-                lambda n: 0.015 + 1.8e-7 * n**2.85,
-                "nkq N=T",
-            )
+            Series(f"ablation {label}", _run(change), "nkq N=T")
             for panel in _changes().values()
             for label, change in panel.items()
         ),

@@ -10,12 +10,12 @@ import numpy as np
 
 from nestquad import NKQ, Gaussian
 from studies.paper import verdicts
-from studies.paper.curves import Curve, curve_table
+from studies.paper.curves import Curve
 from studies.paper.figures import error_figure, look
 from studies.paper.part import Effort, Part, Runs, Series
 from studies.paper.series import problem_named, published_nkq, run_method
 from studies.runner.ledger import Outcome, Run, Task, cells
-from studies.runner.result import Drawing, Finding, Table, Verdict, columns
+from studies.runner.result import Drawing, Finding, Verdict
 from studies.runner.text import number
 
 # What the paper's figure compares, and ours.
@@ -28,85 +28,65 @@ APPLIED = {
     "mlmc plain": "MLMC, plain",
     "auto": "ours (auto)",
 }
-MLMC_BUDGETS = {
-    "tiny": (200, 400, 800),
-    "quick": (300, 1000, 10_000, 100_000, 1_000_000),
-    "full": (300, 1000, 10_000, 100_000, 1_000_000),
-}
 _PRINTED_FINANCE = 3.077
 
 
 def nested_sizes(problem: str, effort: Effort) -> tuple[int, ...]:
     """n of N = T = n, where one system of equations for each θ is the price."""
-    return effort.pick(
-        tiny=(6, 10, 16),
-        quick=(10, 18, 32, 56, 100) if problem == "health" else (10, 18, 32, 56, 100, 178),
-        full=(10, 18, 32, 56, 100, 178, 316),
-    )
+    sizes = (10, 18, 32, 56, 100)
+    return effort.sizes(*sizes) if problem == "health" else effort.sizes(*sizes, 178)
 
 
-def qmc_sizes(problem: str, effort: Effort) -> tuple[int, ...]:
+def qmc_sizes(effort: Effort) -> tuple[int, ...]:
     """n of N = T = n for Sobol points, which are balanced at powers of two alone."""
-    return effort.pick(
-        tiny=(4, 8, 16),
-        quick=(8, 16, 32, 64, 128),
-        full=(8, 16, 32, 64, 128, 256),
-    )
+    return effort.sizes(8, 16, 32, 64, 128)
 
 
 def nqmc_sizes(problem: str, effort: Effort) -> tuple[int, ...]:
     """n of N = n, T = n², both powers of two: the rival at its best sizes."""
-    return effort.pick(
-        tiny=(2, 4, 8),
-        quick=(8, 16, 32, 64) if problem == "health" else (4, 8, 16, 32, 64, 128),
-        full=(4, 8, 16, 32, 64, 128),
+    return (
+        effort.sizes(8, 16, 32, 64) if problem == "health" else effort.sizes(4, 8, 16, 32, 64, 128)
     )
+
+
+def mlmc_budgets(problem: str, effort: Effort) -> tuple[int, ...]:
+    """Evaluations; g of health has 19 arguments, and a million take more time than all the rest."""
+    budgets = (300, 1000, 10_000, 100_000)
+    return effort.sizes(*budgets) if problem == "health" else effort.sizes(*budgets, 1_000_000)
 
 
 def application_tasks(problem: str, effort: Effort) -> list[Task]:
     """The runs behind the paper's figure, which other parts use as well."""
-    reps = effort.pick(tiny=3, quick=36, full=100)
+    reps = effort.runs(36)
 
     def fewer(size: int) -> int:
-        return reps if size <= 100 else effort.pick(tiny=2, quick=20, full=100)
+        return effort.runs(36 if size <= 100 else 20)
 
-    means = effort.pick(
-        tiny=(4, 6, 9),
-        quick=(6, 10, 18, 32, 56) if problem == "health" else (6, 10, 18, 32, 56, 100),
-        full=(6, 10, 18, 32, 56, 100, 178),
-    )
-    budgets = MLMC_BUDGETS[effort.name]
-    if problem == "health" and effort.name == "quick":
-        budgets = budgets[:-1]  # g has 19 arguments: a million take more time than all the rest
-    ours = effort.pick(
-        tiny=(128, 256), quick=(256, 1024, 4096, 16384), full=(256, 1024, 4096, 16384, 65536)
-    )
-    few = effort.pick(tiny=1, quick=6 if problem == "health" else 12, full=100)
+    means = (6, 10, 18, 32, 56) if problem == "health" else (6, 10, 18, 32, 56, 100)
+    ours = effort.runs(6 if problem == "health" else 12)
     return [
         *cells(problem, "nkq N=T", nested_sizes(problem, effort), fewer),
-        *cells(problem, "nkq-qmc N=T", qmc_sizes(problem, effort), fewer),
-        *cells(problem, "nmc N=√T", means, reps),
+        *cells(problem, "nkq-qmc N=T", qmc_sizes(effort), fewer),
+        *cells(problem, "nmc N=√T", effort.sizes(*means), reps),
         *cells(problem, "nqmc N=√T", nqmc_sizes(problem, effort), reps),
-        *cells(problem, ("mlmc antithetic", "mlmc plain"), budgets, reps),
-        *cells(problem, "auto", ours, few),
+        *cells(problem, ("mlmc antithetic", "mlmc plain"), mlmc_budgets(problem, effort), reps),
+        *cells(problem, "auto", effort.sizes(256, 1024, 4096, 16384), ours),
     ]
 
 
 def _finance_tasks(effort: Effort) -> list[Task]:
-    released = nested_sizes("finance", effort)
-    released = released[:-1] if effort.name != "tiny" else released
-    reps = effort.pick(tiny=2, quick=30, full=100)
+    released = nested_sizes("finance", effort)[:5]
     return [
         *application_tasks("finance", effort),
-        *cells("finance", "nkq released", released, reps),
+        *cells("finance", "nkq released", released, effort.runs(30)),
     ]
 
 
 def _health_tasks(effort: Effort) -> list[Task]:
-    reps = effort.pick(tiny=2, quick=36, full=100)
+    reps = effort.runs(36)
     return [
         *application_tasks("health", effort),
-        *cells("health", "nkq-qmc shared", qmc_sizes("health", effort), reps),
+        *cells("health", "nkq-qmc shared", qmc_sizes(effort), reps),
         *cells("health", tuple(_READINGS), nested_sizes("health", effort)[:4], reps),
     ]
 
@@ -146,7 +126,7 @@ def _curves(runs: Runs, problem: str) -> dict[str, Curve]:
     return {label: runs.curve(problem, series) for series, label in APPLIED.items()}
 
 
-def _finance(runs: Runs, effort: Effort) -> list[Finding]:
+def _finance(runs: Runs) -> list[Finding]:
     curves = _curves(runs, "finance")
     released = runs.curve("finance", "nkq released")
     looks = {label: look(series) for series, label in APPLIED.items()}
@@ -176,13 +156,6 @@ def _finance(runs: Runs, effort: Effort) -> list[Finding]:
             verdicts=(
                 *_printed_exponents(curves, released),
                 *_winners(curves),
-            ),
-            tables=(
-                curve_table(
-                    "finance",
-                    "Mean |error| and quartiles at each cost.",
-                    {**curves, "NKQ, Gaussian kernel inside (as released)": released},
-                ),
             ),
         ),
         Finding(
@@ -216,7 +189,7 @@ def _finance(runs: Runs, effort: Effort) -> list[Finding]:
     ]
 
 
-def _health(runs: Runs, effort: Effort) -> list[Finding]:
+def _health(runs: Runs) -> list[Finding]:
     curves = _curves(runs, "health")
     shared = runs.curve("health", "nkq-qmc shared")
     looks = {label: look(series) for series, label in APPLIED.items()}
@@ -238,13 +211,6 @@ def _health(runs: Runs, effort: Effort) -> list[Finding]:
                 ),
             ),
             verdicts=(*_bounds(curves), *_winners(curves, shared)),
-            tables=(
-                curve_table(
-                    "health",
-                    "Mean |error| and quartiles at each cost.",
-                    {**curves, "NKQ, QMC, one outer kernel": shared},
-                ),
-            ),
         ),
         _readings(runs, curves["NKQ, i.i.d."]),
     ]
@@ -255,14 +221,6 @@ def _readings(runs: Runs, standardized: Curve) -> Finding:
     curves = {name.removeprefix("nkq "): runs.curve("health", name) for name in _READINGS}
     curves = {"normal/normal": standardized, **curves}
     sizes = [round(cost**0.5) for cost in curves["native/native"].costs]
-    rows = tuple(
-        {"reading": name, **{f"n{n}": curve.at(float(n * n)) for n in sizes}}
-        for name, curve in curves.items()
-    )
-    heads = columns(
-        "reading = kernel inside/outside; "
-        + "; ".join(f"n{n} = N = T = {n}: error".replace("N = T", "N = T") for n in sizes)
-    )
     best = min(curves, key=lambda name: float(curves[name].at(float(sizes[-1] ** 2))))
     return Finding(
         title="Which variables?",
@@ -277,11 +235,9 @@ def _readings(runs: Runs, standardized: Curve) -> Finding:
             f"With N = T = {sizes[-1]} the smallest mean error is that of {best}."
         ),
         notes=tuple(
-            f"{name}: " + ", ".join(f"{number(float(row[f'n{n}']))} at N = T = {n}" for n in sizes)
-            for name, row in zip(curves, rows, strict=True)
-        ),
-        tables=(
-            Table("health_readings", "Mean |error| of NKQ (i.i.d.) by variables.", heads, rows),
+            f"{name}: "
+            + ", ".join(f"{number(curve.at(float(n * n)))} at N = T = {n}" for n in sizes)
+            for name, curve in curves.items()
         ),
     )
 
@@ -373,7 +329,7 @@ PARTS = (
         ),
         tasks=_finance_tasks,
         analyze=_finance,
-        series=(Series("nkq released", "NKQ, Gaussian inside", _released),),
+        series=(Series("nkq released", _released),),
     ),
     Part(
         name="health",
@@ -390,11 +346,8 @@ PARTS = (
         tasks=_health_tasks,
         analyze=_health,
         series=(
-            Series("nkq-qmc shared", "NKQ (QMC), one outer kernel", _shared),
-            *(
-                Series(name, name, _reading, lambda n: 0.03 + 1e-6 * n**2.85, "nkq N=T")
-                for name in _READINGS
-            ),
+            Series("nkq-qmc shared", _shared),
+            *(Series(name, _reading, "nkq N=T") for name in _READINGS),
         ),
     ),
 )

@@ -12,24 +12,23 @@ import numpy as np
 
 from nestquad.plots import INK, End, MethodStyle, label_ends, method_styles, new_axes, title
 from studies.paper.part import Effort, Part, Runs, Series
-from studies.paper.races import Race, lead, no_worse, race_of
+from studies.paper.races import Race, no_worse, race_of
 from studies.runner.figures import plain_ticks
 from studies.runner.ledger import Outcome, Task, cells
-from studies.runner.result import Drawing, Figure, Finding, Table, Verdict, columns
+from studies.runner.result import Drawing, Figure, Finding, Verdict
 
 FUNCTIONS = ("Dropwave", "Ackley", "Cosine8")
-_BATCH = 2
+_N = 16  # 1/Δ
 
 
 @dataclass(frozen=True)
 class Rival:
-    """A way to choose points: its acquisition function, its sizes for n = 1/Δ, and how long."""
+    """A way to choose points: its acquisition function, its sizes for n = 1/Δ, iterations."""
 
     label: str
     acquisition: str
     powers: tuple[int, int]
     iterations: int
-    seconds: float
 
     def sizes(self, n: int) -> tuple[int, int]:
         """T and N."""
@@ -37,17 +36,17 @@ class Rival:
         return int(n**outer), int(n**inner)
 
 
-# As many iterations as make the times comparable; seconds are for one of them, roughly.
+# As many iterations as make the times comparable.
 RIVALS = {
-    "nkq": Rival("NKQ", "lookahead-kq", (1, 1), 18, 0.35),
-    "qmc": Rival("QMC, same sizes", "lookahead-qmc", (1, 1), 18, 0.35),
-    "nmc": Rival("NMC", "lookahead-nmc", (2, 2), 9, 0.8),
-    "nmc small": Rival("NMC, NKQ's sizes", "lookahead-nmc", (1, 1), 18, 0.35),
-    "mlmc": Rival("MLMC", "lookahead-mlmc", (2, 1), 2, 4.0),
-    "multistep": Rival("qMultiStep, Sobol", "multistep", (1, 1), 6, 1.0),
-    "multistep-kq": Rival("qMultiStep, our sampler", "multistep-kq", (1, 1), 6, 1.0),
-    "qei": Rival("qEI", "qei", (1, 2), 18, 0.3),
-    "random": Rival("random search", "random", (1, 1), 18, 0.001),
+    "nkq": Rival("NKQ", "lookahead-kq", (1, 1), 18),
+    "qmc": Rival("QMC, same sizes", "lookahead-qmc", (1, 1), 18),
+    "nmc": Rival("NMC", "lookahead-nmc", (2, 2), 9),
+    "nmc small": Rival("NMC, NKQ's sizes", "lookahead-nmc", (1, 1), 18),
+    "mlmc": Rival("MLMC", "lookahead-mlmc", (2, 1), 2),
+    "multistep": Rival("qMultiStep, Sobol", "multistep", (1, 1), 6),
+    "multistep-kq": Rival("qMultiStep, our sampler", "multistep-kq", (1, 1), 6),
+    "qei": Rival("qEI", "qei", (1, 2), 18),
+    "random": Rival("random search", "random", (1, 1), 18),
 }
 
 
@@ -61,9 +60,7 @@ def rival_series() -> tuple[Series, ...]:
     return tuple(
         Series(
             series_name(name),
-            rival.label,
             partial(_optimised, rival),
-            partial(lambda one, n: one.iterations * one.seconds, rival),
             stream="bo",  # the same initial points for all, so that they can be compared
         )
         for name, rival in RIVALS.items()
@@ -73,11 +70,11 @@ def rival_series() -> tuple[Series, ...]:
 @lru_cache
 def _warm_up() -> None:
     """What happens once in a process, such as imports at first use, counts for no method."""
-    from studies.bayesopt import acquisition, optimize
+    from studies.paper.optimization import Search, acquisition, optimize
 
     for name in ("lookahead-kq", "multistep-kq"):
-        make = acquisition(name, outer=2, inner=2)
-        optimize(lambda x: x[:, 0], [[0.0], [1.0]], iterations=1, acquisition=make, steps=2, seed=0)
+        how = {"acquisition": acquisition(name, (2, 2)), "search": Search(steps=2)}
+        optimize(lambda x: x[:, 0], np.array([[0.0], [1.0]]), iterations=1, seed=0, **how)
 
 
 def _optimised(rival: Rival, task: Task, rng: np.random.SeedSequence) -> Outcome:
@@ -85,7 +82,7 @@ def _optimised(rival: Rival, task: Task, rng: np.random.SeedSequence) -> Outcome
     import torch
     from botorch.test_functions import Ackley, Cosine8, DropWave
 
-    from studies.bayesopt import acquisition, optimize
+    from studies.paper.optimization import Search, acquisition, optimize
 
     # In BoTorch's definitions, and so that all are to be made large.
     function = {
@@ -94,20 +91,13 @@ def _optimised(rival: Rival, task: Task, rng: np.random.SeedSequence) -> Outcome
         "Cosine8": Cosine8,
     }[task.problem]()
     _warm_up()
-    outer, inner = rival.sizes(task.size)
     short = task.size < 4
     result = optimize(
         lambda x: function(torch.from_numpy(x)).numpy(),
         function.bounds.numpy(),
         iterations=2 if short else rival.iterations,
-        q=_BATCH,
-        acquisition=acquisition(rival.acquisition, outer=outer, inner=inner),
-        kernel="matern12",
-        mean="zero",
-        noise=0.0,
-        restarts=1 if short else 2,
-        raw_samples=4 if short else 16,
-        steps=3 if short else 20,
+        acquisition=acquisition(rival.acquisition, rival.sizes(task.size)),
+        search=Search(1, 4, 3) if short else Search(),
         seed=int(rng.generate_state(1)[0]),
     )
     # What is known after each iteration: its last evaluation.
@@ -139,21 +129,13 @@ def _looks() -> dict[str, MethodStyle]:
     return {**result, "random": MethodStyle(INK, "x", (0, (1, 3)))}
 
 
-def _size(effort: Effort) -> int:
-    """n = 1/Δ."""
-    return effort.pick(tiny=2, quick=16, full=16)
-
-
 def _tasks(effort: Effort) -> list[Task]:
-    seeds = effort.pick(tiny=2, quick=10, full=100)
-    functions = effort.pick(tiny=FUNCTIONS[:1], quick=FUNCTIONS, full=FUNCTIONS)
-    names = [series_name(name) for name in RIVALS]
-    return [
-        task for function in functions for task in cells(function, names, (_size(effort),), seeds)
-    ]
+    names, size = [series_name(name) for name in RIVALS], 2 if effort.tiny else _N
+    functions = FUNCTIONS[:1] if effort.tiny else FUNCTIONS
+    return [task for f in functions for task in cells(f, names, (size,), effort.runs(40))]
 
 
-def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
+def _analyze(runs: Runs) -> list[Finding]:
     races: dict[str, dict[str, Race]] = {}
     for task in runs.by_task:
         races.setdefault(task.problem, {})
@@ -168,7 +150,7 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
         races = {f: {name: race.by_cpu for name, race in own.items()} for f, own in races.items()}
     return [
         Finding(
-            text=_text(effort, busy),
+            text=_text(busy),
             drawing=Drawing(
                 "bo_time",
                 f"NMSE against cumulative {clock} time, medians over runs and bands from the "
@@ -191,30 +173,6 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
                 lambda: _figure(races),
             ),
             verdicts=tuple(v for f, own in races.items() for v in _our_verdicts(f, own, unit)),
-            tables=(
-                Table(
-                    "bo",
-                    "After the last iteration: median NMSE and quartiles, seconds for an "
-                    f"iteration, and how the NMSE compares with NKQ's at equal {clock} time "
-                    "(above 1: NKQ is better); random search costs no time.",
-                    columns(
-                        {
-                            "function": "function",
-                            "method": "method",
-                            "sizes": "T × N",
-                            "runs": "runs",
-                            "iterations": "iterations",
-                            "nmse": "NMSE",
-                            "quartile_25": "25 %",
-                            "quartile_75": "75 %",
-                            "seconds": f"{clock} s",
-                            "beside_nkq": "÷ NKQ's",
-                        }
-                    ),
-                    tuple(_rows(races, _size(effort))),
-                ),
-                Table("bo_traces", "", (), tuple(_trace_rows(races))),
-            ),
         ),
     ]
 
@@ -228,8 +186,8 @@ def _busy(races: Mapping[str, Mapping[str, Race]]) -> float:
     return wall / cpu
 
 
-def _text(effort: Effort, busy: float) -> str:
-    n = _size(effort)
+def _text(busy: float) -> str:
+    n = _N
     return (
         "NMSE is the squared distance of the best value so far from the maximum, divided by that "
         "of the initial design, as in the paper. Dropwave, Ackley and Cosine8 are BoTorch's test "
@@ -301,53 +259,6 @@ def _our_verdicts(function: str, races: Mapping[str, Race], unit: str) -> list[V
         for name, words in (("qei", "plain qEI"), ("random", "random search"))
     ]
     return [replace(one, status="ours") for one in results]
-
-
-def _rows(races: Mapping[str, Mapping[str, Race]], n: int) -> list[dict[str, Any]]:
-    rows = []
-    for function, own in races.items():
-        for name, race in own.items():
-            iterations = race.error.shape[1] - 1
-            rows.append(
-                {
-                    "function": function,
-                    "method": RIVALS[name].label,
-                    "sizes": _words(RIVALS[name], n),
-                    "runs": len(race.error),
-                    "iterations": iterations,
-                    "nmse": float(race.medians[-1]),
-                    "quartile_25": float(race.quantiles(0.25)[-1]),
-                    "quartile_75": float(race.quantiles(0.75)[-1]),
-                    "seconds": float(np.median(race.wall[:, -1])) / iterations,
-                    "beside_nkq": (
-                        None if name in ("nkq", "random") else lead(own["nkq"], race).average.value
-                    ),
-                }
-            )
-    return rows
-
-
-def _words(rival: Rival, n: int) -> str:
-    outer, inner = rival.sizes(n)
-    return {"qei": str(inner), "random": "–"}.get(rival.acquisition, f"{outer} × {inner}")
-
-
-def _trace_rows(races: Mapping[str, Mapping[str, Race]]) -> list[dict[str, Any]]:
-    return [
-        {
-            "function": function,
-            "method": RIVALS[name].label,
-            "iteration": k,
-            "seconds": float(np.median(race.wall[:, k])),
-            "cpu_seconds": float(np.median(race.cpu[:, k])),
-            "nmse": float(race.medians[k]),
-            "quartile_25": float(race.quantiles(0.25)[k]),
-            "quartile_75": float(race.quantiles(0.75)[k]),
-        }
-        for function, own in races.items()
-        for name, race in own.items()
-        for k in range(race.error.shape[1])
-    ]
 
 
 def _figure(races: Mapping[str, Mapping[str, Race]], clock: str = "") -> Figure:

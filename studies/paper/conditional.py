@@ -14,7 +14,6 @@ from studies.paper.curves import (
     Curve,
     Interval,
     common_cost,
-    curve_table,
     fit_exponent,
     gain,
 )
@@ -26,8 +25,7 @@ from studies.runner.result import Drawing, Finding, Status, Verdict
 from studies.runner.text import factor
 
 # The size that is held fixed while the other grows, large enough not to matter.
-_FIXED_T = {"tiny": 24, "quick": 300, "full": 500}
-_FIXED_N = {"tiny": 24, "quick": 100, "full": 200}
+_FIXED_T, _FIXED_N = 300, 100
 _LINES = {"ckq": "CKQ as published", "cbq": "CBQ"}
 
 
@@ -103,30 +101,28 @@ def _ours(task: Task, rng: np.random.SeedSequence) -> Outcome:
 
 
 def _tasks(effort: Effort) -> list[Task]:
-    fixed_t, fixed_n = _FIXED_T[effort.name], _FIXED_N[effort.name]
-    reps = effort.pick(tiny=2, quick=20, full=100)
-    growing_n = effort.pick(tiny=(4, 8, 16), quick=(8, 16, 32, 64), full=(8, 16, 32, 64, 128))
-    growing_t = effort.pick(
-        tiny=(6, 12, 24), quick=(8, 16, 32, 64, 128), full=(8, 16, 32, 64, 128, 256)
-    )
-    budgets = effort.pick(tiny=(128, 256), quick=(256, 1024, 4096), full=(256, 1024, 4096, 16384))
-    few = effort.pick(tiny=1, quick=5, full=100)
     tasks: list[Task] = []
     for kind in _LINES:
-        tasks += cells("synthetic", f"{kind} T={fixed_t}", growing_n, reps)
-        tasks += cells("synthetic", f"{kind} N={fixed_n}", growing_t, reps)
-    return [*tasks, *cells("synthetic", "conditional ours", budgets, few)]
+        for held, sizes in (("T", (8, 16, 32, 64)), ("N", (8, 16, 32, 64, 128))):
+            tasks += cells("synthetic", _name(kind, held), effort.sizes(*sizes), effort.runs(20))
+    ours = effort.sizes(256, 1024, 4096)
+    return [*tasks, *cells("synthetic", "conditional ours", ours, effort.runs(5))]
 
 
-def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
-    fixed_t, fixed_n = _FIXED_T[effort.name], _FIXED_N[effort.name]
-    over_n = {label: runs.curve("synthetic", f"{k} T={fixed_t}") for k, label in _LINES.items()}
-    over_t = {label: runs.curve("synthetic", f"{k} N={fixed_n}") for k, label in _LINES.items()}
+def _name(kind: str, held: str) -> str:
+    return f"{kind} {held}={_FIXED_T if held == 'T' else _FIXED_N}"
+
+
+def _analyze(runs: Runs) -> list[Finding]:
+    over_n, over_t = (
+        {label: runs.curve("synthetic", _name(kind, held)) for kind, label in _LINES.items()}
+        for held in "TN"
+    )
     ours = runs.curve("synthetic", "conditional ours")
     looks = dict(zip(_LINES.values(), (look("nkq"), look("nqmc")), strict=True))
-    by_t = Curve(over_t["CKQ as published"].costs / fixed_n, over_t["CKQ as published"].errors)
-    by_n = Curve(over_n["CKQ as published"].costs / fixed_t, over_n["CKQ as published"].errors)
-    cbq = Curve(over_t["CBQ"].costs / fixed_n, over_t["CBQ"].errors)
+    by_t = Curve(over_t["CKQ as published"].costs / _FIXED_N, over_t["CKQ as published"].errors)
+    by_n = Curve(over_n["CKQ as published"].costs / _FIXED_T, over_n["CKQ as published"].errors)
+    cbq = Curve(over_t["CBQ"].costs / _FIXED_N, over_t["CBQ"].errors)
     words = "L2 error of J over θ"
     return [
         Finding(
@@ -137,14 +133,14 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
             ),
             drawing=Drawing(
                 "conditional",
-                f"Error of J as a function. Above, N grows at T = {fixed_t}; below, T grows at "
-                f"N = {fixed_n}; our nestquad.conditional chooses both.",
+                f"Error of J as a function. Above, N grows at T = {_FIXED_T}; below, T grows at "
+                f"N = {_FIXED_N}; our nestquad.conditional chooses both.",
                 lambda: error_figure(
                     {
-                        f"N grows, T = {fixed_t}": [
+                        f"N grows, T = {_FIXED_T}": [
                             (label, curve, looks[label]) for label, curve in over_n.items()
                         ],
-                        f"T grows, N = {fixed_n}": [
+                        f"T grows, N = {_FIXED_N}": [
                             *((label, curve, looks[label]) for label, curve in over_t.items()),
                             ("ours (conditional)", ours, look("auto")),
                         ],
@@ -167,17 +163,6 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
                     "nestquad.conditional has a smaller error than the published CKQ",
                     ours,
                     over_t["CKQ as published"],
-                ),
-            ),
-            tables=(
-                curve_table(
-                    "conditional",
-                    "L2 error of J over θ.",
-                    {
-                        **{f"{label}, T = {fixed_t}": c for label, c in over_n.items()},
-                        **{f"{label}, N = {fixed_n}": c for label, c in over_t.items()},
-                        "ours (conditional)": ours,
-                    },
                 ),
             ),
         )
@@ -233,12 +218,11 @@ PARTS = (
         analyze=_analyze,
         series=(
             *(
-                Series(f"{kind} {side}={fixed}", label, _published(kind, f"{side}={fixed}"))
-                for kind, label in _LINES.items()
-                for side, sizes in (("T", _FIXED_T), ("N", _FIXED_N))
-                for fixed in sizes.values()
+                Series(_name(kind, held), _published(kind, _name(kind, held).split()[1]))
+                for kind in _LINES
+                for held in "TN"
             ),
-            Series("conditional ours", "ours (conditional)", _ours, lambda n: 0.5),
+            Series("conditional ours", _ours),
         ),
     ),
 )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-
-from studies.runner.result import Table, columns
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -139,41 +137,3 @@ def _ends(draws: Sequence[float]) -> tuple[float, float]:
 def common_cost(one: Curve, other: Curve) -> float:
     """The largest cost that both were run at, or between two of theirs."""
     return float(min(one.costs[-1], other.costs[-1]))
-
-
-def curve_rows(curves: Mapping[str, Curve], **more: str) -> list[dict[str, object]]:
-    """A row for each method and cost."""
-    return [
-        {
-            **more,
-            "method": name,
-            "evaluations": float(cost),
-            "replicates": int(errors.size),
-            "mean_error": float(mean),
-            "quartile_25": float(low),
-            "quartile_75": float(high),
-        }
-        for name, curve in curves.items()
-        for cost, errors, mean, low, high in zip(
-            curve.costs,
-            curve.errors,
-            curve.means,
-            curve.quantiles(0.25),
-            curve.quantiles(0.75),
-            strict=True,
-        )
-    ]
-
-
-def curve_table(name: str, caption: str, curves: Mapping[str, Curve], **more: str) -> Table:
-    """The numbers of a figure of errors against cost."""
-    headings = dict.fromkeys(more) | {
-        "method": "method",
-        "evaluations": "evaluations",
-        "replicates": "runs",
-        "mean_error": "mean |error|",
-        "quartile_25": "25 %",
-        "quartile_75": "75 %",
-    }
-    shown = columns({key: heading or key for key, heading in headings.items()})
-    return Table(name, caption, shown, tuple(curve_rows(curves, **more)))

@@ -14,7 +14,7 @@ from studies.paper.figures import draw_lines, look
 from studies.paper.part import Effort, Part, Runs, Series
 from studies.paper.series import problem_named, published_nkq, run_method
 from studies.runner.ledger import Outcome, Task, cells
-from studies.runner.result import Drawing, Figure, Finding, Table, Verdict, columns
+from studies.runner.result import Drawing, Figure, Finding, Verdict
 from studies.runner.text import factor
 
 # 4,096 evaluations each: N = T = 64 for NKQ, N = √T = 16 for NMC.
@@ -26,7 +26,7 @@ _LINES = {
     "dimension nkq-qmc": "NKQ, QMC",
     "dimension auto": "ours (auto)",
 }
-_SMALL = {"tiny": 256, "quick": _BUDGET, "full": _BUDGET}
+_DIMENSIONS = (1, 2, 3, 4, 5, 6, 8, 10, 14, 20)
 
 
 def _method(name: str, problem: NestedExpectation, budget: int) -> Method | str:
@@ -40,7 +40,9 @@ def _method(name: str, problem: NestedExpectation, budget: int) -> Method | str:
     return published_nkq(problem, root, root, points="iid" if name == "nkq" else "sobol")
 
 
-def _run(name: str) -> Callable[[Task, np.random.SeedSequence], Outcome]:
+def _run(series: str) -> Callable[[Task, np.random.SeedSequence], Outcome]:
+    name = series.removeprefix("dimension ")
+
     def run(task: Task, rng: np.random.SeedSequence) -> Outcome:
         method = _method(name, problem_named(task.problem), task.size)
         return run_method(task, rng, method, task.size if name == "auto" else None)
@@ -48,67 +50,39 @@ def _run(name: str) -> Callable[[Task, np.random.SeedSequence], Outcome]:
     return run
 
 
-def _seconds(series: str) -> Callable[[int], float]:
-    slow = {"dimension auto": 2.0, "dimension nmc": 0.01, "dimension nqmc": 0.01}
-    return lambda size: slow.get(series, 0.1)
-
-
-def _dimensions(effort: Effort) -> tuple[int, ...]:
-    return effort.pick(
-        tiny=(1, 2, 4), quick=(1, 2, 3, 4, 5, 6, 8, 10, 14, 20), full=tuple(range(1, 21))
-    )
-
-
 def _tasks(effort: Effort) -> list[Task]:
-    reps = effort.pick(tiny=2, quick=24, full=1000)
-    few = effort.pick(tiny=1, quick=3, full=100)
     tasks: list[Task] = []
-    for dim in _dimensions(effort):
+    for dim in _DIMENSIONS[:3] if effort.tiny else _DIMENSIONS:
         for series in _LINES:
-            count = few if series.endswith("auto") else reps
-            tasks += cells(f"synthetic{dim}", series, (_SMALL[effort.name],), count)
+            count = effort.runs(3 if series.endswith("auto") else 24)
+            tasks += cells(f"synthetic{dim}", series, (_BUDGET,), count)
     return tasks
 
 
-def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
-    dims = _dimensions(effort)
-    lines = {label: _line(runs, series, dims, effort) for series, label in _LINES.items()}
-    rows = tuple(
-        {"d": dim, **{label: float(curve.means[i]) for label, curve in lines.items()}}
-        for i, dim in enumerate(dims)
-    )
-    nmc, nkq = lines["NMC"], lines["NKQ, i.i.d."]
-    ours = lines["ours (auto)"]
+def _analyze(runs: Runs) -> list[Finding]:
+    dims = [dim for dim in _DIMENSIONS if runs.sizes(f"synthetic{dim}", "dimension nkq")]
+    lines = {label: _line(runs, series, dims) for series, label in _LINES.items()}
+    nmc, nkq, ours = (lines[label] for label in ("NMC", "NKQ, i.i.d.", "ours (auto)"))
     return [
         Finding(
             drawing=Drawing(
                 "dimension",
-                f"Mean absolute error in units of the answer, {_SMALL[effort.name]:,} "
-                "evaluations of g for every method and dimension; bands from the 25 % to the "
-                "75 % quantile.",
+                f"Mean absolute error in units of the answer, {_BUDGET:,} evaluations of g for "
+                "every method and dimension; bands from the 25 % to the 75 % quantile.",
                 lambda: _draw(lines),
             ),
             verdicts=(gap_closes(nkq, nmc), crossing("NKQ", nkq, nmc), _best_default(ours, lines)),
-            tables=(
-                Table(
-                    "dimension",
-                    "Mean |error| in units of the answer, by dimension d.",
-                    columns({"d": "d", **{label: label for label in lines}}),
-                    rows,
-                ),
-            ),
         )
     ]
 
 
-def _line(runs: Runs, series: str, dims: tuple[int, ...], effort: Effort) -> Curve:
+def _line(runs: Runs, series: str, dims: list[int]) -> Curve:
     """Relative errors, with the dimension in the place of the cost."""
     errors = []
     for dim in dims:
         name = f"synthetic{dim}"
         exact = float(problem_named(name).exact)
-        cell = runs.of_cell(name, series, _SMALL[effort.name])
-        errors.append(np.array([run.error / exact for run in cell]))
+        errors.append(runs.errors(name, series)[_BUDGET] / exact)
     return Curve(np.array(dims, dtype=float), tuple(errors))
 
 
@@ -168,7 +142,7 @@ def _draw(lines: dict[str, Curve]) -> Figure:
     ends = draw_lines(ax, drawn, exponents=False)
     ax.set_xlabel("dimension d of θ and of x")
     ax.set_ylabel("mean |error| / answer (log scale)")
-    ax.set_xticks([d for d in lines["NMC"].costs if d in (1, 2, 3, 4, 5, 6, 8, 10, 14, 20)])
+    ax.set_xticks(lines["NMC"].costs)
     label_ends(ax, ends)
     title(ax, "", "synthetic problem in d dimensions")
     return figure
@@ -185,9 +159,6 @@ PARTS = (
         ),
         tasks=_tasks,
         analyze=_analyze,
-        series=tuple(
-            Series(name, label, _run(name.split(" ")[1]), _seconds(name))
-            for name, label in _LINES.items()
-        ),
+        series=tuple(Series(name, _run(name)) for name in _LINES),
     ),
 )

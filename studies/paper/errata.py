@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from nestquad.plots import AVERAGE, INK, TEXT_SIZE, End, count_axis, label_ends, new_axes, title
 from studies.paper import truths
-from studies.paper.applications import MLMC_BUDGETS, application_tasks
+from studies.paper.applications import application_tasks, mlmc_budgets
 from studies.paper.curves import Array
 from studies.paper.figures import error_figure, look
 from studies.paper.part import Effort, Part, Runs
 from studies.paper.series import problem_named
 from studies.runner.ledger import Task, cells
-from studies.runner.result import Drawing, Figure, Finding, Table, Verdict, columns
+from studies.runner.result import Drawing, Figure, Finding, Verdict
 from studies.runner.text import number
 
 _HEALTH = {"nmc N=√T": "NMC", "nkq-qmc N=T": "NKQ, QMC", "auto": "ours (auto)"}
@@ -22,15 +20,14 @@ _ROUNDING = 5e-4  # of a number printed with four digits
 
 
 def _tasks(effort: Effort) -> list[Task]:
-    budgets = MLMC_BUDGETS[effort.name]
-    reps = effort.pick(tiny=3, quick=36, full=100)
+    budgets = mlmc_budgets("finance", effort)
     return [
         *(t for t in application_tasks("health", effort) if t.method in _HEALTH),
-        *cells("finance", ("mlmc antithetic", "mlmc"), budgets, reps),
+        *cells("finance", ("mlmc antithetic", "mlmc"), budgets, effort.runs(36)),
     ]
 
 
-def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
+def _analyze(runs: Runs) -> list[Finding]:
     return [_finance(), _health(runs), _norms(), _test_functions(), _released(runs)]
 
 
@@ -63,12 +60,6 @@ def _finance() -> Finding:
 def _health(runs: Runs) -> Finding:
     stated, durations = truths.evppi("responses"), truths.evppi("durations")
     released = truths.released_evppi()
-    rows = (
-        {"model": "as stated: both response probabilities θ known", "EVPPI": f"{stated:.3f}"},
-        {"model": "the durations x_6, x_14 known instead", "EVPPI": f"{durations:.3f}"},
-        {"model": "each arm conditional on its own θ, covariance LᵀL", "EVPPI": f"{released:.2f}"},
-        {"model": "printed", "EVPPI": "538"},
-    )
     levels = {
         f"as stated, {stated:.1f}": stated,
         f"own θ and LᵀL, {released:.1f}": released,
@@ -96,24 +87,10 @@ def _health(runs: Runs) -> Finding:
         verdicts=(
             agrees("Health: EVPPI = 538", 538.0, stated, "Gauss–Legendre sum of the closed form."),
         ),
-        tables=(_table("health_truth", "Exact values.", rows),),
     )
-
-
-def _table(name: str, caption: str, rows: tuple[dict[str, Any], ...]) -> Table:
-    return Table(name, caption, columns({key: key for key in rows[0]}), rows)
 
 
 def _norms() -> Finding:
-    rows = tuple(
-        {
-            "d": dim,
-            "closed form": f"{16 / 49 * dim**2 + 25 / 294 * dim:.6f}",
-            "with ‖·‖_2.5": f"{truths.norms_answer(dim, 2.5, 2.5):.6f}",
-            "with ‖x‖_4, ‖θ‖_2": f"{truths.norms_answer(dim, 4.0, 2.0):.6f}",
-        }
-        for dim in (1, 2, 3)
-    )
     closed = 16 / 49 * 4 + 25 / 147
     return Finding(
         title="3. The synthetic problem in d dimensions: which norm",
@@ -136,23 +113,10 @@ def _norms() -> Finding:
                 "Gauss–Legendre with ‖·‖_2.5.",
             ),
         ),
-        tables=(_table("norms", "Answers by quadrature.", rows),),
     )
 
 
 def _test_functions() -> Finding:
-    """Formulas alone: the values of the printed and of the usual functions at one point."""
-    at_zero, at_fifth = np.zeros(8), np.full(8, 0.2)
-    rows = tuple(
-        {
-            "x": name,
-            "Cosine8, printed": f"{_cosine_printed(x):.3f}",
-            "Cosine8, BoTorch": f"{_cosine(x):.3f}",
-            "Ackley, printed (2-D)": f"{_ackley(x[:2]):.3f}",
-            "Ackley, sign changed": f"{-_ackley(x[:2]):.3f}",
-        }
-        for name, x in (("0", at_zero), ("(0.2, …, 0.2)", at_fifth))
-    )
     return Finding(
         title="4. Test functions of Bayesian optimisation",
         text=(
@@ -160,21 +124,7 @@ def _test_functions() -> Finding:
             "Σ cos(5π x_i) has maximum 8 there, and many more of the same height. Ackley as "
             "printed is to be minimised; maximised after a change of sign, its best value is 0."
         ),
-        tables=(_table("test_functions", "Values at two points.", rows),),
     )
-
-
-def _cosine_printed(x: Array) -> float:
-    return float(np.cos(5 * np.pi * x).sum())
-
-
-def _cosine(x: Array) -> float:
-    return 0.1 * _cosine_printed(x) - float((x**2).sum())
-
-
-def _ackley(x: Array) -> float:
-    first = -20 * np.exp(-0.2 * np.sqrt((x**2).sum()))
-    return float(first - np.exp(np.cos(2 * np.pi * x).mean()) + 20 + np.e)
 
 
 def _released(runs: Runs) -> Finding:

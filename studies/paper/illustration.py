@@ -12,9 +12,9 @@ from nestquad import KernelQuadrature
 from nestquad.plots import AVERAGE, INK, SOFT, End, label_ends, new_axes, title
 from studies.paper.curves import Array
 from studies.paper.figures import line_looks, look
-from studies.paper.part import Effort, Part, Runs
+from studies.paper.part import Part, Runs
 from studies.paper.series import problem_named, published_nkq
-from studies.runner.result import Drawing, Figure, Finding, Table, Verdict
+from studies.runner.result import Drawing, Figure, Finding, Verdict
 from studies.runner.text import number
 
 _T, _N, _SEED = 12, 16, 3
@@ -55,20 +55,9 @@ def _compute() -> _Picture:
     return _Picture(theta[:, 0], x[..., 0], g, weights, j, f, outer.weights)
 
 
-def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
+def _analyze(runs: Runs) -> list[Finding]:
     result = _compute()
     exact = float(problem_named("finance").exact)
-    rows = tuple(
-        {
-            "theta": float(result.theta[t]),
-            "J": float(result.j[t]),
-            "f(J)": float(result.f[t]),
-            "outer weight": float(result.outer[t]),
-            "smallest inner weight": float(result.inner[t].min()),
-            "largest inner weight": float(result.inner[t].max()),
-        }
-        for t in range(_T)
-    )
     spread = result.outer.max() / result.outer.min() - 1
     inner = result.inner[0].max() / result.inner[0].min() - 1
     uneven = max(spread, inner)
@@ -96,7 +85,6 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
                     f"off by {number(abs(result.answer - exact))}.",
                 ),
             ),
-            tables=(Table("illustration", "", (), rows),),
         )
     ]
 

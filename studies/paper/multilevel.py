@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from studies.paper import verdicts
 from studies.paper.applications import (
-    MLMC_BUDGETS,
     application_tasks,
+    mlmc_budgets,
     nested_sizes,
     nqmc_sizes,
 )
-from studies.paper.curves import Curve, curve_rows
+from studies.paper.curves import Curve
 from studies.paper.figures import error_figure, look
 from studies.paper.part import Effort, Part, Runs
 from studies.runner.ledger import Task, cells
-from studies.runner.result import Drawing, Finding, Table, Verdict
+from studies.runner.result import Drawing, Finding, Verdict
 
 PROBLEMS = ("synthetic", "finance", "health")
 COMPARED = {
@@ -30,30 +30,25 @@ COMPARED = {
 
 def comparison_tasks(effort: Effort) -> list[Task]:
     """The three problems with every method; most runs are those of the other figures."""
-    reps = effort.pick(tiny=2, quick=36, full=100)
-    budgets = effort.pick(
-        tiny=(128, 256), quick=(256, 1024, 4096, 16384), full=(256, 1024, 4096, 16384, 65536)
-    )
-    few = effort.pick(tiny=1, quick=8, full=100)
-    tasks: list[Task] = []
-    for problem in PROBLEMS:
-        if problem == "synthetic":
-            tasks += cells(problem, "nkq N=T", nested_sizes("health", effort), reps)
-            means = effort.pick(
-                tiny=(4, 6, 9), quick=(5, 10, 18, 32, 56, 100), full=(5, 10, 18, 32, 56, 100)
-            )
-            tasks += cells(problem, "nmc N=√T", means, reps)
-            tasks += cells(problem, "nqmc N=√T", nqmc_sizes(problem, effort), reps)
-            levels = ("mlmc antithetic", "mlmc plain")
-            tasks += cells(problem, levels, MLMC_BUDGETS[effort.name], reps)
-            tasks += cells(problem, "auto", budgets, effort.pick(tiny=1, quick=10, full=100))
-        else:
-            tasks += application_tasks(problem, effort)
-        tasks += cells(problem, ("mlkq published", "mlkq"), budgets, few)
-    return tasks
+    reps, budgets = effort.runs(36), effort.sizes(256, 1024, 4096, 16384)
+    levels, own = ("mlmc antithetic", "mlmc plain"), "synthetic"
+    return [
+        *cells(own, "nkq N=T", nested_sizes("health", effort), reps),
+        *cells(own, "nmc N=√T", effort.sizes(5, 10, 18, 32, 56, 100), reps),
+        *cells(own, "nqmc N=√T", nqmc_sizes(own, effort), reps),
+        *cells(own, levels, mlmc_budgets(own, effort), reps),
+        *cells(own, "auto", budgets, effort.runs(10)),
+        *application_tasks("finance", effort),
+        *application_tasks("health", effort),
+        *(
+            task
+            for problem in PROBLEMS
+            for task in cells(problem, ("mlkq published", "mlkq"), budgets, effort.runs(8))
+        ),
+    ]
 
 
-def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
+def _analyze(runs: Runs) -> list[Finding]:
     curves = {
         problem: {label: runs.curve(problem, series) for series, label in COMPARED.items()}
         for problem in PROBLEMS
@@ -63,7 +58,6 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
     for problem, by_method in curves.items():
         result += _verdicts(problem, by_method)
     result.append(_beats_mlmc(curves))
-    rows = [row for p, by_method in curves.items() for row in curve_rows(by_method, problem=p)]
     return [
         Finding(
             drawing=Drawing(
@@ -81,7 +75,6 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
                 ),
             ),
             verdicts=tuple(result),
-            tables=(Table("multilevel", "", (), tuple(rows)),),
         )
     ]
 

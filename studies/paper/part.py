@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -13,41 +12,37 @@ from studies.paper.curves import Curve
 from studies.runner.ledger import Ledger, Outcome, Run, Task
 from studies.runner.result import Finding
 
-Value = TypeVar("Value")
-
 
 @dataclass(frozen=True)
 class Effort:
-    """How much to run: ``tiny`` shows that it runs, ``quick`` what comes out, ``full`` the paper.
+    """How much to run.
 
-    `replicates` is the most of each cell; None: as many as the part has.
+    `replicates` is that of every cell; None: as many as the part lists. `tiny` is the first three
+    sizes, halved: does it run at all?
     """
 
-    name: Literal["tiny", "quick", "full"]
     replicates: int | None = None
+    tiny: bool = False
 
-    def pick(self, *, tiny: Value, quick: Value, full: Value) -> Value:
-        """What this effort stands for."""
-        return {"tiny": tiny, "quick": quick, "full": full}[self.name]
+    def runs(self, listed: int) -> int:
+        """Replicates of a cell for which the part lists so many."""
+        return listed if self.replicates is None else self.replicates
 
-    def capped(self, tasks: Sequence[Task]) -> list[Task]:
-        """The tasks, without replicates beyond the limit."""
-        most = self.replicates
-        return [task for task in tasks if most is None or task.seed < most]
+    def sizes(self, *listed: int) -> tuple[int, ...]:
+        """Sizes of a series for which the part lists these."""
+        return tuple(max(n // 2, 2) for n in listed[:3]) if self.tiny else listed
 
 
 @dataclass(frozen=True)
 class Series:
     """A method in one configuration, as a function of a task.
 
-    `seconds` is the rough time of a run of a given size. Series with the same `stream` (default:
-    the name) draw the same points, for comparisons in pairs.
+    Series with the same `stream` (default: the name) draw the same points, for comparisons in
+    pairs.
     """
 
     name: str
-    label: str
     run: Callable[[Task, np.random.SeedSequence], Outcome]
-    seconds: Callable[[int], float] = lambda size: 0.05
     stream: str = ""
 
     def outcome(self, task: Task, root: int) -> Outcome:
@@ -74,6 +69,13 @@ class Runs:
     def sizes(self, problem: str, series: str) -> list[int]:
         return sorted({t.size for t in self.by_task if (t.problem, t.method) == (problem, series)})
 
+    def errors(self, problem: str, series: str) -> dict[int, np.ndarray]:
+        """Absolute errors of the replicates by size."""
+        return {
+            n: np.array([run.error for run in self.of_cell(problem, series, n)])
+            for n in self.sizes(problem, series)
+        }
+
     def curve(
         self, problem: str, series: str, error: Callable[[Run], float] | None = None
     ) -> Curve:
@@ -85,10 +87,6 @@ class Runs:
             tuple(np.array([measure(run) for run in cell]) for cell in results),
         )
 
-    @property
-    def seconds(self) -> float:
-        return sum(run.seconds for run in self.by_task.values())
-
 
 @dataclass(frozen=True)
 class Part:
@@ -96,7 +94,7 @@ class Part:
 
     `source` is its place in the paper, `about` what is run. `tasks` lists the runs of an effort,
     `analyze` makes findings from exactly those. `series` are configurations that only this part
-    uses. `extra` is the extra of nestquad that its runs need; drawing and judging never do.
+    uses. A part whose runs need an `extra` of nestquad runs only where it is named.
     """
 
     name: str
@@ -104,6 +102,6 @@ class Part:
     source: str
     about: str
     tasks: Callable[[Effort], Sequence[Task]]
-    analyze: Callable[[Runs, Effort], Sequence[Finding]]
+    analyze: Callable[[Runs], Sequence[Finding]]
     series: tuple[Series, ...] = ()
     extra: str = ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from nestquad import allocate
 from nestquad.plots import End, MethodStyle, label_ends, new_axes, title
 from studies.paper.applications import qmc_sizes
 from studies.paper.curves import Cost
@@ -13,7 +12,7 @@ from studies.paper.multilevel import COMPARED, PROBLEMS, comparison_tasks
 from studies.paper.part import Effort, Part, Runs
 from studies.paper.series import problem_named
 from studies.runner.ledger import Task, cells
-from studies.runner.result import Drawing, Figure, Finding, Status, Table, Verdict, columns
+from studies.runner.result import Drawing, Figure, Finding, Status, Verdict
 from studies.runner.text import count
 
 DELTAS = (0.1, 0.03, 0.01, 0.003)
@@ -24,34 +23,21 @@ _METHODS["nkq-qmc N=T"] = "NKQ (QMC)"
 # NKQ beside its rivals with points of the same kind.
 _PAIRS = {"NKQ": ("NMC", "MLMC"), "NKQ (QMC)": ("NQMC",)}
 _MARKS = {"measured": "", "at most": "≤ ", "extrapolated": "≈ "}
-_THEORY = {"NMC": "3 or 4", "NQMC": "2.5", "MLMC": "2"}
 
 
 def _tasks(effort: Effort) -> list[Task]:
     """Those of the comparison, and NKQ with QMC points where that has none."""
-    reps = effort.pick(tiny=2, quick=36, full=100)
-    qmc = cells("synthetic", "nkq-qmc N=T", qmc_sizes("synthetic", effort), reps)
+    qmc = cells("synthetic", "nkq-qmc N=T", qmc_sizes(effort), effort.runs(36))
     return [*comparison_tasks(effort), *qmc]
 
 
-def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
-    rows, relative, costs = [], [], {}
+def _analyze(runs: Runs) -> list[Finding]:
+    costs: dict[tuple[str, str], dict[float, Cost]] = {}
     for problem in PROBLEMS:
         exact = abs(float(problem_named(problem).exact))
         for series, label in _METHODS.items():
             curve = runs.curve(problem, series)
-            absolute = {delta: curve.cost_of(delta) for delta in DELTAS}
-            scaled = {delta: curve.cost_of(delta * exact) for delta in DELTAS}
-            costs[problem, label] = scaled
-            theory = _theory(problem, label)
-            fitted = f"{curve.exponent.value:.2f}" if len(curve.costs) > 2 else "–"
-            start = {"problem": problem, "method": label, "theory": theory, "fitted": fitted}
-            rows.append({**start, **_cells(absolute)})
-            relative.append({**start, **_cells(scaled)})
-    heads = {"problem": "problem", "method": "method", "theory": "r, theory"}
-    heads |= {"fitted": "r, fitted", **{f"Δ={d:g}": f"Δ = {d:g}" for d in DELTAS}}
-    note = "Numbers after ≈ are extrapolated with the fitted exponent; ≤: the smallest run did it."
-    shares = {key: heading.replace("Δ = ", "Δ/I = ") for key, heading in heads.items()}
+            costs[problem, label] = {delta: curve.cost_of(delta * exact) for delta in DELTAS}
     return [
         Finding(
             text=(
@@ -75,33 +61,12 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
                 for own in _PAIRS
                 for delta in _RANKED
             ),
-            tables=(
-                Table("rates_relative", f"Relative errors. {note}", columns(shares), (*relative,)),
-                Table("rates", f"Absolute errors. {note}", columns(heads), (*rows,)),
-            ),
         )
     ]
 
 
-def _cells(costs: dict[float, Cost]) -> dict[str, str]:
-    return {f"Δ={d:g}": _words(c) for d, c in costs.items()}
-
-
 def _words(cost: Cost) -> str:
     return _MARKS[cost.how] + count(cost.evaluations)
-
-
-def _theory(problem: str, label: str) -> str:
-    """Exponents of Table 1 and of the multilevel theorem, where their assumptions make sense."""
-    if label in _THEORY:
-        return _THEORY[label]
-    if label not in ("NKQ", "MLKQ"):
-        return "–"
-    if problem == "health":
-        return "not covered"
-    s_x, s_theta = problem_named(problem).smoothness or (1.0, 1.0)
-    r = allocate(0.01, label.lower(), s_x=s_x, s_theta=s_theta).exponent
-    return f"{r:g}" if problem == "synthetic" else f"{r:g} (f not smooth enough)"
 
 
 def ranking(problem: str, delta: float, costs: dict[str, Cost], name: str = "NKQ") -> Verdict:

@@ -14,18 +14,19 @@ from scipy.integrate import quad
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.special import erf
 
-from nestquad import NKQ, Gaussian, Matern, NestedExpectation, Uniform, estimate
+from nestquad import NKQ, Gaussian, Matern, NestedExpectation, Uniform
 from nestquad.embeddings import mean_embedding
 from nestquad.kernels import Kernel
 from nestquad.plots import End, MethodStyle, label_ends, new_axes, title
 from nestquad.rules import Jitter, scheduled_lambda
-from studies.paper.curves import Array, Curve, Interval, curve_rows
+from studies.paper.curves import Array, Curve, Interval
 from studies.paper.figures import line_looks, look
 from studies.paper.part import Effort, Part, Runs, Series
+from studies.paper.series import run_method
 from studies.paper.verdicts import above_one, with_sensitivity
 from studies.runner.figures import line_figure
 from studies.runner.ledger import Outcome, Task, cells
-from studies.runner.result import Drawing, Figure, Finding, Status, Table, Verdict, columns
+from studies.runner.result import Drawing, Figure, Finding, Status, Verdict
 from studies.runner.text import factor
 
 # Infinite smoothness: a problem in the Gaussian spaces, with kernels whose spaces contain it.
@@ -70,9 +71,7 @@ def _analytic_run(points: str, gaussian: bool, task: Task, rng: np.random.SeedSe
             regularization=ridge,
         )
         method = replace(method, inner=recipe, outer=recipe)
-    answer = estimate(problem, method=method, rng=rng)
-    value = float(np.ravel(answer.value)[0])
-    return Outcome(abs(value - float(problem.exact)), answer.n_evaluations, value)
+    return run_method(task, rng, method, problem=problem)
 
 
 def exponential(claim: str, curve: Curve, typical: Callable[..., Any] = np.median) -> Verdict:
@@ -215,25 +214,16 @@ def keeps_error(claim: str, cheap: Array, full: Array, time: float) -> Verdict:
 
 
 def _tasks(effort: Effort) -> list[Task]:
-    sizes = effort.pick(
-        tiny=(4, 6, 8, 10),
-        quick=(4, 6, 8, 10, 12, 14, 16, 20, 24),
-        full=(4, 6, 8, 10, 12, 14, 16, 20, 24),
-    )
-    reps = effort.pick(tiny=2, quick=100, full=1000)
-    few = effort.pick(tiny=2, quick=20, full=100)
+    sizes, large = effort.sizes(4, 6, 8, 10, 12, 14, 16, 20, 24), effort.sizes(316, 1000, 3162)
+    weights = [_series_name(*one) for one in _CONFIGURATIONS]
     return [
-        *cells("analytic", tuple(_ANALYTIC), sizes, reps),
-        *cells(_INTEGRAL, [_series_name(*one) for one in _CONFIGURATIONS], _large(effort), few),
+        *cells("analytic", tuple(_ANALYTIC), sizes, effort.runs(100)),
+        *cells(_INTEGRAL, weights, large, effort.runs(20)),
     ]
 
 
-def _large(effort: Effort) -> tuple[int, ...]:
-    return effort.pick(tiny=(32, 64), quick=(316, 1000, 3162), full=(316, 1000, 3162))
-
-
-def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
-    return [_infinite(runs), _weights(runs, effort)]
+def _analyze(runs: Runs) -> list[Finding]:
+    return [_infinite(runs), _weights(runs)]
 
 
 def _infinite(runs: Runs) -> Finding:
@@ -263,7 +253,6 @@ def _infinite(runs: Runs) -> Finding:
                 exponential("", before, np.mean),
             ),
         ),
-        tables=(Table("remarks_infinite", "", (), tuple(curve_rows(curves))),),
     )
 
 
@@ -286,30 +275,15 @@ def _draw_infinite(curves: Mapping[str, Curve]) -> Figure:
     return figure
 
 
-def _weights(runs: Runs, effort: Effort) -> Finding:
-    largest = _large(effort)[-1]
-    rows = [
-        {
-            "weights": _RULES[rule].label,
-            "N": n,
-            "rank": n if rule == "full" else _rank(rank, n),
-            "error": float(np.mean([run.error for run in cell])),
-            "seconds": float(np.median([run.seconds for run in cell])),
-        }
-        for rule, rank in _CONFIGURATIONS
-        for n in _large(effort)
-        for cell in [runs.of_cell(_INTEGRAL, _series_name(rule, rank), n)]
-    ]
-    lines = [
-        (
-            rule.label,
-            *([r[key] for r in rows if (r["weights"], r["N"]) == (rule.label, largest)]
-              for key in ("rank", "error")),
-            rule.look,
-        )
-        for rule in _RULES.values()
-    ]  # fmt: skip
-    heads = "weights; N; rank; error = mean error: error; seconds: seconds"
+def _weights(runs: Runs) -> Finding:
+    largest = runs.sizes(_INTEGRAL, _series_name("full", 1.0))[-1]
+    lines = []
+    for name, rule in _RULES.items():
+        ranks = [rank for other, rank in _CONFIGURATIONS if other == name]
+        cells_ = [runs.of_cell(_INTEGRAL, _series_name(name, rank), largest) for rank in ranks]
+        x = [largest if name == "full" else _rank(rank, largest) for rank in ranks]
+        y = [float(np.mean([run.error for run in cell])) for cell in cells_]
+        lines.append((rule.label, x, y, rule.look))
     return Finding(
         title="Weights for large N",
         text=(
@@ -335,7 +309,6 @@ def _weights(runs: Runs, effort: Effort) -> Finding:
             )
             for rule in ("nystrom", "pivoted")
         ),
-        tables=(Table("remarks_weights", "Median CPU seconds.", columns(heads), tuple(rows)),),
     )
 
 
@@ -358,15 +331,13 @@ PARTS = (
         tasks=_tasks,
         analyze=_analyze,
         series=(
-            Series("remark gaussian", "", partial(_analytic_run, "iid", True)),
-            Series("remark gaussian qmc", "", partial(_analytic_run, "sobol", True)),
-            Series("remark matern", "", partial(_analytic_run, "iid", False)),
+            Series("remark gaussian", partial(_analytic_run, "iid", True)),
+            Series("remark gaussian qmc", partial(_analytic_run, "sobol", True)),
+            Series("remark matern", partial(_analytic_run, "iid", False)),
             *(
                 Series(
                     _series_name(rule, rank),
-                    _RULES[rule].label,
                     partial(_weights_run, _RULES[rule].weights, rank),
-                    lambda n: 0.002 + 2e-11 * n**3,
                     stream="weights",
                 )
                 for rule, rank in _CONFIGURATIONS

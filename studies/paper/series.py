@@ -33,13 +33,18 @@ def problem_named(name: str) -> NestedExpectation:
 
 
 def run_method(
-    task: Task, rng: np.random.SeedSequence, method: str | Method, budget: int | None = None
+    task: Task,
+    rng: np.random.SeedSequence,
+    method: str | Method,
+    budget: int | None = None,
+    problem: NestedExpectation | None = None,
 ) -> Outcome:
     """One estimate and its error against the exact value."""
-    problem = problem_named(task.problem)
+    problem = problem or problem_named(task.problem)
     answer = estimate(problem, method=method, budget=budget, rng=rng)
     value = float(np.ravel(answer.value)[0])
-    return Outcome(abs(value - _exact(problem)), answer.n_evaluations, value)
+    exact = float(np.ravel(np.asarray(problem.exact, dtype=float))[0])
+    return Outcome(abs(value - exact), answer.n_evaluations, value)
 
 
 def published_nkq(problem: NestedExpectation, n_outer: int, n_inner: int, **how: Any) -> NKQ:
@@ -47,39 +52,23 @@ def published_nkq(problem: NestedExpectation, n_outer: int, n_inner: int, **how:
     return NKQ.as_published(problem, n_outer=n_outer, n_inner=n_inner, **how)
 
 
-def _exact(problem: NestedExpectation) -> float:
-    return float(np.ravel(np.asarray(problem.exact, dtype=float))[0])
-
-
 def _nested(
-    name: str, label: str, method: Callable[[NestedExpectation, int, int], Method], ratio: str
+    name: str, method: Callable[[NestedExpectation, int, int], Method], ratio: str
 ) -> Series:
-    sizes = RATIOS[ratio]
-
     def run(task: Task, rng: np.random.SeedSequence) -> Outcome:
-        return run_method(task, rng, method(problem_named(task.problem), *sizes(task.size)))
+        sizes = RATIOS[ratio](task.size)
+        return run_method(task, rng, method(problem_named(task.problem), *sizes))
 
-    def seconds(n: int) -> float:
-        n_outer, n_inner = sizes(n)
-        if name.startswith("nkq"):
-            return float(0.015 + 1.8e-7 * n_outer * n_inner**1.85 + 1.5e-10 * n_outer**3)
-        return 0.003 + 1e-7 * n_outer * n_inner
-
-    return Series(name, label, run, seconds)
+    return Series(f"{name} {ratio}", run)
 
 
-def _budgeted(
-    name: str,
-    label: str,
-    method: Callable[[NestedExpectation], Method | str],
-    seconds: tuple[float, float],
-) -> Series:
-    """`size` is the number of evaluations; `seconds` are for a run, and for a million of them."""
+def _budgeted(name: str, method: Callable[[NestedExpectation], Method | str]) -> Series:
+    """A method whose size is the number of evaluations."""
 
     def run(task: Task, rng: np.random.SeedSequence) -> Outcome:
         return run_method(task, rng, method(problem_named(task.problem)), task.size)
 
-    return Series(name, label, run, lambda n: seconds[0] + seconds[1] * n / 1e6)
+    return Series(name, run)
 
 
 def _published_mlkq(problem: NestedExpectation) -> MLKQ:
@@ -89,36 +78,17 @@ def _published_mlkq(problem: NestedExpectation) -> MLKQ:
     return MLKQ.as_published(problem, **spaces)
 
 
-def _all() -> list[Series]:
-    results = []
-    for ratio in RATIOS:
-        results += [
-            _nested(
-                f"nmc {ratio}", f"NMC, {ratio}", lambda p, t, n: NMC(n_outer=t, n_inner=n), ratio
-            ),
-            _nested(f"nkq {ratio}", f"NKQ, {ratio}", lambda p, t, n: published_nkq(p, t, n), ratio),
-        ]
-    results += [
-        _nested("nqmc N=√T", "NQMC, N=√T", lambda p, t, n: NQMC(n_outer=t, n_inner=n), "N=√T"),
-        _nested(
-            "nkq-qmc N=T",
-            "NKQ (QMC)",
-            lambda p, t, n: published_nkq(p, t, n, points="sobol"),
-            "N=T",
-        ),
-        # The appendix has antithetic differences, the equation of the text and the code plain ones.
-        _budgeted(
-            "mlmc antithetic", "MLMC", lambda p: MLMC.as_published(antithetic=True), (0.01, 0.4)
-        ),
-        _budgeted(
-            "mlmc plain", "MLMC, plain", lambda p: MLMC.as_published(antithetic=False), (0.01, 0.4)
-        ),
-        _budgeted("mlmc", "MLMC, ours", lambda p: MLMC(), (0.01, 0.3)),
-        _budgeted("mlkq published", "MLKQ", _published_mlkq, (0.1, 50.0)),
-        _budgeted("mlkq", "MLKQ, ours", lambda p: MLKQ(), (0.1, 20.0)),
-        _budgeted("auto", "ours (auto)", lambda p: "auto", (0.6, 60.0)),
-    ]
-    return results
-
-
-SERIES: dict[str, Series] = {series.name: series for series in _all()}
+_ALL = [
+    *(_nested("nmc", lambda p, t, n: NMC(n_outer=t, n_inner=n), ratio) for ratio in RATIOS),
+    *(_nested("nkq", published_nkq, ratio) for ratio in RATIOS),
+    _nested("nqmc", lambda p, t, n: NQMC(n_outer=t, n_inner=n), "N=√T"),
+    _nested("nkq-qmc", lambda p, t, n: published_nkq(p, t, n, points="sobol"), "N=T"),
+    # The appendix has antithetic differences, the equation of the text and the code plain ones.
+    _budgeted("mlmc antithetic", lambda p: MLMC.as_published(antithetic=True)),
+    _budgeted("mlmc plain", lambda p: MLMC.as_published(antithetic=False)),
+    _budgeted("mlmc", lambda p: MLMC()),
+    _budgeted("mlkq published", _published_mlkq),
+    _budgeted("mlkq", lambda p: MLKQ()),
+    _budgeted("auto", lambda p: "auto"),
+]
+SERIES: dict[str, Series] = {series.name: series for series in _ALL}

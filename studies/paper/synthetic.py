@@ -4,65 +4,41 @@ from __future__ import annotations
 
 from nestquad.plots import label_ends, new_axes, title
 from studies.paper import verdicts
-from studies.paper.curves import Curve, curve_table
+from studies.paper.curves import Curve
 from studies.paper.figures import Line, draw_lines, guide, line_looks, log_axes, look
 from studies.paper.part import Effort, Part, Runs
 from studies.runner.ledger import Task, cells
 from studies.runner.result import Drawing, Figure, Finding, Status, Verdict
 
-_Sizes = dict[str, tuple[int, ...]]
-_NKQ = ("N=T", "N=√T", "N=2T", "N=T²")
-_NMC = ("N=√T", "N=T", "N=2T")
+# Sizes n by the ratio N : T.
+_NKQ = {
+    "N=T": (10, 18, 32, 56, 100, 178),
+    "N=√T": (5, 8, 12, 18),
+    "N=2T": (7, 13, 23, 40, 71),
+    "N=T²": (5, 8, 12, 18),
+}
+_NMC = {
+    "N=√T": (5, 10, 18, 32, 56, 100),
+    "N=T": (10, 32, 100, 316, 1000),
+    "N=2T": (7, 23, 71, 224, 707),
+}
 
 
 def _tasks(effort: Effort) -> list[Task]:
-    reps = effort.pick(tiny=3, quick=60, full=1000)
-    sizes: _Sizes = effort.pick(
-        tiny={"N=T": (6, 12, 24), "N=√T": (3, 5, 7), "N=2T": (5, 9, 17), "N=T²": (3, 4, 6)},
-        quick={
-            "N=T": (10, 18, 32, 56, 100, 178),
-            "N=√T": (5, 8, 12, 18),
-            "N=2T": (7, 13, 23, 40, 71),
-            "N=T²": (5, 8, 12, 18),
-        },
-        full={
-            "N=T": (10, 18, 32, 56, 100, 178, 316),
-            "N=√T": (5, 8, 12, 18, 27, 40),
-            "N=2T": (7, 13, 23, 40, 71, 126, 224),
-            "N=T²": (5, 8, 12, 18, 24),
-        },
-    )
-    monte_carlo: _Sizes = effort.pick(
-        tiny={"N=√T": (4, 8, 16), "N=T": (8, 16, 32), "N=2T": (6, 12, 24)},
-        quick={
-            "N=√T": (5, 10, 18, 32, 56, 100),
-            "N=T": (10, 32, 100, 316, 1000),
-            "N=2T": (7, 23, 71, 224, 707),
-        },
-        full={
-            "N=√T": (5, 10, 18, 32, 56, 100),
-            "N=T": (10, 32, 100, 316, 1000),
-            "N=2T": (7, 23, 71, 224, 707),
-        },
-    )
-
     def fewer(size: int) -> int:
         # One system for each θ is O(N⁴) in all: the largest sizes take most of the time.
-        return reps if size <= 100 else effort.pick(tiny=2, quick=20, full=1000)
+        return effort.runs(60 if size <= 100 else 20)
 
     tasks: list[Task] = []
-    for ratio in _NKQ:
-        tasks += cells("synthetic", f"nkq {ratio}", sizes[ratio], fewer)
-    for ratio in _NMC:
-        tasks += cells("synthetic", f"nmc {ratio}", monte_carlo[ratio], reps)
-    budgets = effort.pick(
-        tiny=(128, 256), quick=(128, 256, 1024, 4096, 16384), full=(128, 256, 1024, 4096, 16384)
-    )
-    tasks += cells("synthetic", "auto", budgets, effort.pick(tiny=1, quick=10, full=100))
-    return tasks
+    for ratio, sizes in _NKQ.items():
+        tasks += cells("synthetic", f"nkq {ratio}", effort.sizes(*sizes), fewer)
+    for ratio, sizes in _NMC.items():
+        tasks += cells("synthetic", f"nmc {ratio}", effort.sizes(*sizes), effort.runs(60))
+    budgets = effort.sizes(128, 256, 1024, 4096, 16384)
+    return [*tasks, *cells("synthetic", "auto", budgets, effort.runs(10))]
 
 
-def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
+def _analyze(runs: Runs) -> list[Finding]:
     nkq = {ratio: runs.curve("synthetic", f"nkq {ratio}") for ratio in _NKQ}
     nmc = {ratio: runs.curve("synthetic", f"nmc {ratio}") for ratio in _NMC}
     auto = runs.curve("synthetic", "auto")
@@ -86,17 +62,6 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
                 fastest("The theory's N : T is the fastest for NMC", nmc, "N=√T"),
                 verdicts.improvement(
                     "Our default has a smaller error than the published NKQ", auto, nkq["N=T"]
-                ),
-            ),
-            tables=(
-                curve_table(
-                    "synthetic",
-                    "Mean |error| and quartiles at each cost, and the exponent of each line.",
-                    {
-                        **{f"NKQ as published, {r}": c for r, c in nkq.items()},
-                        **{f"NMC, {r}": c for r, c in nmc.items()},
-                        "ours (auto)": auto,
-                    },
                 ),
             ),
         )

@@ -9,50 +9,29 @@ from studies.paper.curves import Array, Interval
 from studies.paper.figures import line_looks, look
 from studies.paper.part import Effort, Part, Runs
 from studies.runner.ledger import Task, cells
-from studies.runner.result import Drawing, Figure, Finding, Table, Verdict, columns
+from studies.runner.result import Drawing, Figure, Finding, Verdict
 from studies.runner.text import number
-
-_SHARES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 
 
 def _tasks(effort: Effort) -> list[Task]:
-    reps = effort.pick(tiny=40, quick=300, full=10_000)
-    nkq = effort.pick(tiny=(6, 12), quick=(10, 32, 100), full=(10, 32, 100))
-    nmc = effort.pick(tiny=(4,), quick=(10,), full=(10, 22))
+    reps, nkq = effort.runs(300), effort.sizes(10, 32, 100)
     return [
         *cells("synthetic", "nkq N=T", nkq, reps),
         *cells("synthetic", "nkq-qmc N=T", nkq[:2], reps),
-        *cells("synthetic", "nmc N=√T", nmc, reps),
+        *cells("synthetic", "nmc N=√T", effort.sizes(10), reps),
     ]
 
 
-def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
-    errors: dict[str, Array] = {}
+def _analyze(runs: Runs) -> list[Finding]:
     names = {"nkq N=T": "NKQ, N = T = {}", "nkq-qmc N=T": "NKQ (QMC), N = T = {}"}
     names["nmc N=√T"] = "NMC, N = √T = {}"
-    for series, label in names.items():
-        for size in runs.sizes("synthetic", series):
-            cell = runs.of_cell("synthetic", series, size)
-            errors[label.format(size)] = np.array([run.error for run in cell])
-    by_size = {
-        size: np.array([run.error for run in runs.of_cell("synthetic", "nkq N=T", size)])
-        for size in runs.sizes("synthetic", "nkq N=T")
+    errors = {
+        label.format(size): values
+        for series, label in names.items()
+        for size, values in runs.errors("synthetic", series).items()
     }
+    by_size = runs.errors("synthetic", "nkq N=T")
     largest = max(by_size)
-    rows = tuple(
-        {
-            "method": name,
-            "runs": int(values.size),
-            "median": float(np.median(values)),
-            **{
-                f"exceeded by {100 * p:g} %": float(np.quantile(values, 1 - p))
-                for p in _SHARES
-                if p * values.size >= 1
-            },
-            "tail slope": heaviness(values).value,
-        }
-        for name, values in errors.items()
-    )
     return [
         Finding(
             text=(
@@ -82,15 +61,6 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
                     tail(name, values)
                     for name, values in errors.items()
                     if name.startswith("NMC") or name == f"NKQ, N = T = {largest}"
-                ),
-            ),
-            tables=(
-                Table(
-                    "tails",
-                    "Quantiles of |error|, and the slope of the tail from 10 % to 2 % beside "
-                    "that from 50 % to 10 % (1: exponential, more: heavier).",
-                    columns({key: key for key in rows[0]}),
-                    rows,
                 ),
             ),
         )

@@ -13,7 +13,7 @@ from studies.paper.figures import draw_lines, look
 from studies.paper.part import Effort, Part, Runs
 from studies.paper.series import problem_named
 from studies.runner.ledger import Task, cells
-from studies.runner.result import Drawing, Figure, Finding, Table, Verdict, columns
+from studies.runner.result import Drawing, Figure, Finding, Verdict
 from studies.runner.text import number
 
 _LINES = {"nkq": "nkq N=T", "nmc": "nmc N=√T"}
@@ -25,28 +25,15 @@ class Trial:
     """Runs with the sizes that theory suggests for an error of `delta`."""
 
     delta: float
-    n: int
     errors: Array
 
-    @property
-    def reached(self) -> int:
-        return int((self.errors <= self.delta).sum())
 
-
-def _deltas(problem: str, method: str, effort: Effort) -> tuple[float, ...]:
-    if method == "nmc":
-        return effort.pick(
-            tiny=(0.3, 0.1), quick=(0.3, 0.1, 0.03, 0.01), full=(0.3, 0.1, 0.03, 0.01)
-        )
-    if problem == "synthetic":
-        return effort.pick(
-            tiny=(0.03, 0.01),
-            quick=(0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4),
-            full=(0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4, 1e-5),
-        )
-    return effort.pick(
-        tiny=(0.2, 0.1), quick=(0.3, 0.1, 0.03, 0.01), full=(0.3, 0.1, 0.03, 0.01, 0.003)
-    )
+_DELTAS: dict[tuple[str, str], tuple[float, ...]] = {
+    ("synthetic", "nkq"): (0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4),
+    ("synthetic", "nmc"): (0.3, 0.1, 0.03, 0.01),
+    ("finance", "nkq"): (0.3, 0.1, 0.03, 0.01),
+    ("finance", "nmc"): (0.3, 0.1, 0.03, 0.01),
+}
 
 
 def _size(problem: str, method: str, delta: float) -> int:
@@ -58,46 +45,24 @@ def _size(problem: str, method: str, delta: float) -> int:
 
 
 def _tasks(effort: Effort) -> list[Task]:
-    reps = effort.pick(tiny=2, quick=50, full=1000)
     return [
         task
-        for problem in ("synthetic", "finance")
-        for method, series in _LINES.items()
-        for delta in _deltas(problem, method, effort)
-        for task in cells(problem, series, (_size(problem, method, delta),), reps)
+        for (problem, method), deltas in _DELTAS.items()
+        for delta in (deltas[:3] if effort.tiny else deltas)
+        for task in cells(
+            problem, _LINES[method], (_size(problem, method, delta),), effort.runs(50)
+        )
     ]
 
 
-def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
-    trials = {
-        (problem, method): [
-            Trial(
-                delta,
-                n := _size(problem, method, delta),
-                np.array([run.error for run in runs.of_cell(problem, series, n)]),
-            )
-            for delta in _deltas(problem, method, effort)
+def _analyze(runs: Runs) -> list[Finding]:
+    trials = {}
+    for (problem, method), deltas in _DELTAS.items():
+        errors = runs.errors(problem, _LINES[method])
+        sizes = {delta: _size(problem, method, delta) for delta in deltas}
+        trials[problem, method] = [
+            Trial(delta, errors[n]) for delta, n in sizes.items() if n in errors
         ]
-        for problem in ("synthetic", "finance")
-        for method, series in _LINES.items()
-    }
-    rows = tuple(
-        {
-            "problem": problem,
-            "method": _LABELS[method],
-            "Δ": trial.delta,
-            "n": trial.n,
-            "evaluations": float(trial.n**2 if method == "nkq" else trial.n**3),
-            "mean_error": float(trial.errors.mean()),
-            "over": float(trial.errors.mean() / trial.delta),
-            "reached": f"{100 * trial.reached / trial.errors.size:.0f} %",
-        }
-        for (problem, method), results in trials.items()
-        for trial in results
-    )
-    heads = {"problem": "problem", "method": "method", "Δ": "Δ", "n": "N"}
-    heads |= {"evaluations": "evaluations", "mean_error": "mean |error|"}
-    heads |= {"over": "mean |error| / Δ", "reached": "runs with |error| ≤ Δ"}
     results = [keeps_pace(p, _LABELS[method], list_) for (p, method), list_ in trials.items()]
     return [
         Finding(
@@ -115,7 +80,6 @@ def _analyze(runs: Runs, effort: Effort) -> list[Finding]:
                 lambda: _draw(trials),
             ),
             verdicts=tuple(results),
-            tables=(Table("theory", "Sizes by nestquad.allocate.", columns(heads), rows),),
         )
     ]
 

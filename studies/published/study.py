@@ -12,7 +12,7 @@ import numpy as np
 
 import nestquad as nq
 from studies.published import Printed, PublishedProblem, cases
-from studies.runner.collect import Progress, collect, say
+from studies.runner.collect import collect, say
 from studies.runner.ledger import Ledger, Outcome, Run, Task
 from studies.runner.page import markdown_table, plain_markdown, slug
 from studies.runner.result import Table, columns, environment
@@ -120,11 +120,7 @@ def report(
     if fresh:
         wanted = set(tasks)
         ledger.drop(lambda run: run.task in wanted)
-    tell = Progress()
-    try:
-        collect(ledger, tasks, run_task, jobs, expected=lambda task: 1 + task.goal / 1e4, tell=tell)
-    finally:
-        tell.close()
+    collect(ledger, tasks, run_task, jobs)
     page = out / "published.md"
     page.write_text(page_text(chosen.values(), list(ledger.runs.values()), command), "utf-8")
     say(f"wrote {page}")

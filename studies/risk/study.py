@@ -125,7 +125,7 @@ def _run(selection: Selection, settings: Settings, fresh: bool) -> Result:
         tasks = {task for task in tasks if task.method != DOOR}
         say(f"  without {DOOR}, which this version of nestquad does not have")
     if fresh:
-        ledger.retire(lambda run: run.task in tasks)
+        ledger.drop(lambda run: run.task in tasks)
     old = sum(
         run.sources != sources()
         for task, run in ledger.runs.items()

@@ -29,29 +29,25 @@ def collect(
     run: Callable[[Task], Outcome],
     jobs: int,
     *,
-    expected: Callable[[Task], float] | None = None,
     warm_up: Callable[[], None] | None = None,
-    tell: Tell = lambda done, total, left: None,
+    tell: Tell | None = None,
 ) -> None:
     """Run the tasks that the ledger lacks.
 
-    `run` is found by its name in other processes. `expected` gives rough seconds of a task: then
-    replicates take turns, the long tasks first, so that no process waits for the last one. `tell`
-    receives runs done, runs in all, and the seconds left.
+    `run` is found by its name in other processes. `tell` receives runs done, runs in all, and the
+    seconds left; left out, a line on the terminal shows them.
     """
     todo = ledger.missing(tasks)
-    weights = {task: 1.0 if expected is None else expected(task) for task in todo}
-    if expected is not None:
-        todo.sort(key=lambda task: (task.seed, -weights[task]))
-    total, done, start = sum(weights.values()), 0.0, time.monotonic()
-    tell(0, len(todo), total / max(jobs, 1))
+    total, start, line = len(todo), time.monotonic(), Progress()
+    tell = tell or line
+    tell(0, total, 0.0)
     try:
         found = in_processes(partial(_run, run, ledger.root), todo, jobs, warm_up)
         for number, one in enumerate(found, 1):
             ledger.append(one)
-            done += weights[one.task]
-            tell(number, len(todo), (time.monotonic() - start) * (total - done) / done)
+            tell(number, total, (time.monotonic() - start) * (total / number - 1))
     finally:
+        line.close()
         if todo:
             ledger.tidy()
 

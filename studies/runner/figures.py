@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nestquad.plots import End, MethodStyle, label_ends, new_axes, title
+from nestquad.plots import End, MethodStyle, label_ends, new_axes, save, title
 from studies.runner.result import Figure
 
 BAND = "#DDDDDD"
@@ -56,3 +57,13 @@ def plain_ticks(axis: Any) -> None:
     axis.set_major_locator(LogLocator(10, subs=(1.0,) if decades > 1.6 else (1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.9g}"))
     axis.set_minor_formatter(NullFormatter())
+
+
+def save_small(figure: Figure, path: Path) -> None:
+    """PNG with 128 colors, which looks the same and takes a third of the space."""
+    from PIL import Image
+
+    save(figure, path)
+    with Image.open(path) as picture:
+        small = picture.convert("RGB").quantize(128)
+    small.save(path, optimize=True)

@@ -8,7 +8,7 @@ import hashlib
 import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import TextIO
@@ -95,15 +95,14 @@ class Run(Outcome, Task):
 
 _KINDS: dict[str, Callable[[str], object]] = {"str": str, "int": int, "float": float}
 _COLUMNS = {field.name: _KINDS[str(field.type)] for field in fields(Run)}
-_EARLIER = ", earlier"  # after the version of a retired run
 
 
 @dataclass
 class Ledger:
     """The runs in a CSV file.
 
-    `runs` has those of this root of seeds that are not retired, whatever the code that made them:
-    `Run.sources` tells. Others stay in the file, and in `others`, oldest first.
+    `runs` has those of this root of seeds, whatever the code that made them: `Run.sources` tells.
+    `others`, of other roots, stay in the file.
     """
 
     path: Path
@@ -114,10 +113,10 @@ class Ledger:
         self.others: list[Run] = []
         self._open = False
         for run in _read(self.path) if self.path.exists() else ():
-            if run.root == self.root and not run.version.endswith(_EARLIER):
-                self.runs[run.task] = run
-            else:
+            if run.root != self.root:
                 self.others.append(run)
+            elif not run.version.endswith("earlier"):  # of code that had been repeated
+                self.runs[run.task] = run
 
     def missing(self, tasks: Iterable[Task]) -> list[Task]:
         return [task for task in dict.fromkeys(tasks) if task not in self.runs]
@@ -135,12 +134,6 @@ class Ledger:
         """Forget runs, so that they are run again."""
         self.runs = {task: run for task, run in self.runs.items() if not unwanted(run)}
         self.tidy()
-
-    def retire(self, unwanted: Callable[[Run], bool]) -> None:
-        """Forget runs, so that they are run again; those of earlier code stay in the file."""
-        gone = [run for run in self.runs.values() if unwanted(run) and run.sources != sources()]
-        self.others += [replace(run, version=f"{run.version}{_EARLIER}") for run in gone]
-        self.drop(unwanted)
 
     def tidy(self) -> None:
         """Rewrite the file in order: the same runs make the same file."""

@@ -1,14 +1,11 @@
-"""Pages: sections of findings with their verdicts, as Markdown or as self-contained HTML."""
+"""Pages: sections of findings with their verdicts, as Markdown."""
 
 from __future__ import annotations
 
-import base64
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -165,127 +162,3 @@ def slug(title: str) -> str:
     """
     plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode("ascii")
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower())
-
-
-# HTML. Words and signs, not colors alone: the page has to survive a printer.
-
-_SIGNS = {"holds": "✓", "holds better": "✓✓", "does not hold": "✗", "cannot tell": "?", "ours": "–"}
-_LONG = 14
-_STYLE = """
-body { margin: 0; background: #fff; color: #222; font: 16px/1.5 system-ui, sans-serif; }
-main { max-width: 72rem; margin: 0 auto; padding: 1rem; }
-h1 { font-size: 1.6rem; margin: .5rem 0; }
-h2 { font-size: 1.3rem; margin: 3rem 0 .5rem; border-bottom: 1px solid #ddd; }
-h3 { font-size: 1.05rem; margin: 1.5rem 0 .3rem; }
-p { max-width: 46rem; margin: .5rem 0; }
-.soft, figcaption, footer { color: #5b5b5b; font-size: .9rem; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .9rem; }
-th, td { text-align: left; vertical-align: top; padding: .25rem 1rem .25rem 0; }
-tr { border-bottom: 1px solid #eee; }
-td { font-variant-numeric: tabular-nums; }
-td.n, th.n { text-align: right; white-space: nowrap; }
-figure { margin: 1rem 0; break-inside: avoid; }
-img { max-width: min(100%, 52rem); height: auto; }
-.v { white-space: nowrap; font-weight: 600; border-radius: .25rem; padding: .05rem .45rem; }
-.v.holds { background: #e2f1ea; color: #00573f; }
-.v.holds-better { background: #00805d; color: #fff; }
-.v.does-not-hold { background: #fff; color: #8c2d28; border: 1px solid #8c2d28; }
-.v.cannot-tell, .v.ours { background: #eee; color: #444; }
-.counts { display: flex; flex-wrap: wrap; gap: 1rem; margin: 1rem 0; }
-summary, a { color: #0072b2; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f5f5f5; padding: .5rem; }
-@media print { body { font-size: 10pt; } main { max-width: none; } .scroll { overflow: visible; } }
-"""
-
-
-def html_page(
-    heading: str,
-    opening: Sequence[str],
-    sections: Sequence[Section],
-    words: Words,
-    figures: Path,
-    footer: str,
-) -> str:
-    """A page that fetches nothing; figures are read from their folder, beside the page."""
-    results = [verdict.status for section in sections for verdict in section.verdicts]
-    shown = (f"<span>{_badge(s)} {results.count(s)}</span>" for s in _SIGNS if s in results)
-    links = (f'<a href="#{s.name}">{escape(s.title)}</a>' for s in sections)
-    body = [
-        f"<h1>{escape(heading)}</h1>",
-        *opening,
-        f'<div class="counts">{" ".join(shown)}</div>',
-        f"<p>{' · '.join(links)}</p>",
-    ]
-    for section in sections:
-        body += _html_section(section, words, figures)
-    text = "\n".join([*body, f"<footer>{footer}</footer>"])
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(heading)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f"{text}\n</main>\n</body>\n</html>\n"
-    )
-
-
-def _html_verdicts(verdicts: Sequence[Verdict], words: Words) -> str:
-    head = ["verdict", "claim", words.target, words.measured, "because"]
-    cells = [[v.claim, v.target, v.measured, v.reason] for v in verdicts]
-    if any(v.sensitivity for v in verdicts):
-        head.append("sensitivity")
-        cells = [[*row, v.sensitivity] for row, v in zip(cells, verdicts, strict=True)]
-    rows = [[_badge(v.status), *map(escape, row)] for row, v in zip(cells, verdicts, strict=True)]
-    return _html_table(head, rows)
-
-
-def _html_section(section: Section, words: Words, figures: Path) -> Iterator[str]:
-    yield f'<h2 id="{section.name}">{escape(section.title)}</h2>'
-    if section.source:
-        yield f'<p class="soft">In the paper: {escape(section.source)}.</p>'
-    yield f"<p>{escape(section.about)}</p>"
-    for finding in section.findings:
-        if finding.title:
-            yield f"<h3>{escape(finding.title)}</h3>"
-        for paragraph in filter(None, (*finding.text.split("\n\n"), *finding.notes)):
-            yield f"<p>{escape(paragraph)}</p>"
-        if finding.drawing is not None:
-            yield _html_figure(figures, finding.drawing.name, escape(finding.drawing.caption))
-        if finding.verdicts:
-            yield _html_verdicts(finding.verdicts, words)
-        yield from map(_html_data, finding.tables)
-    if section.provenance:
-        yield f'<p class="soft">{escape(section.provenance)}</p>'
-
-
-def _html_figure(figures: Path, name: str, caption: str) -> str:
-    data = base64.b64encode((figures / f"{name}.png").read_bytes()).decode("ascii")
-    links = ", ".join(f'<a href="{figures.name}/{name}.{k}">{k}</a>' for k in ("png", "svg"))
-    return (
-        f'<figure><img alt="{caption}" src="data:image/png;base64,{data}">'
-        f"<figcaption>{caption} ({links})</figcaption></figure>"
-    )
-
-
-def _html_data(table: Table) -> str:
-    link = f'<a href="data/{table.name}.csv">{table.name}.csv</a>'
-    if not table.columns:
-        return f'<p class="soft">Numbers: {link}.</p>'
-    rows = [[escape(_cell(row, column)) for column in table.columns] for row in table.rows]
-    made = _html_table([column.heading for column in table.columns], rows, ' class="n"')
-    caption = f"<p>{escape(table.caption)} ({link})</p>"
-    if len(rows) <= _LONG:
-        return caption + made
-    return f"<details><summary>Numbers: {escape(table.name)}</summary>{caption}{made}</details>"
-
-
-def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
-    first = "".join(f"<th{kind if i else ''}>{escape(name)}</th>" for i, name in enumerate(head))
-    body = "\n".join(
-        "<tr>" + "".join(f"<td{kind if i else ''}>{c}</td>" for i, c in enumerate(row)) + "</tr>"
-        for row in rows
-    )
-    return f'<div class="scroll"><table><tr>{first}</tr>\n{body}</table></div>'
-
-
-def _badge(status: str) -> str:
-    return f'<span class="v {status.replace(" ", "-")}">{_SIGNS[status]} {status}</span>'

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from nestquad.plots import save
-from studies.runner.collect import Progress, collect, say
+from studies.runner.collect import collect, say
+from studies.runner.figures import save_small
 from studies.runner.ledger import Ledger, Outcome, Run, Task
 from studies.runner.page import PROMISES, Section, markdown_page
 from studies.runner.result import Drawing, Finding, Result, environment
@@ -51,7 +51,7 @@ class Settings:
         """The runs of a study so far; with `fresh`, without those that are selected."""
         ledger = Ledger(self.data / f"{study}_runs.csv.gz")
         if self.fresh:
-            ledger.retire(self.selects)
+            ledger.drop(self.selects)
         return ledger
 
     def collect(
@@ -65,11 +65,7 @@ class Settings:
         selected = [task for task in tasks if self.selects(task)]
         todo = len(ledger.missing(selected))
         say(f"  {todo:,} runs to do, {len(selected) - todo:,} finished")
-        tell = Progress()
-        try:
-            collect(ledger, selected, run, self.jobs, warm_up=warm_up, tell=tell)
-        finally:
-            tell.close()
+        collect(ledger, selected, run, self.jobs, warm_up=warm_up)
         return list(ledger.runs.values())
 
 
@@ -130,7 +126,7 @@ def run_studies(
         for drawing in study.drawn(results[study.name]):
             path = figures / f"{drawing.name}.png"
             if study in chosen or not chosen or not path.exists():
-                save(drawing.draw(), path)
+                save_small(drawing.draw(), path)
     verdicts = [verdict.met for result in results.values() for verdict in result.verdicts]
     counts = f"{verdicts.count(True)} of {len(verdicts)} targets are met.\n\n"
     sections = [study.section(results[study.name]) for study in saved]

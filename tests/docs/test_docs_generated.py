@@ -31,7 +31,7 @@ def script(name: str) -> ModuleType:
 
 readme, layout = script("update_readme"), script("update_layout")
 home = script("draw_home")
-outgrowing, picture = script("update_outgrowing"), script("draw_architecture")
+picture = script("draw_architecture")
 README = pages.read(pages.ROOT / "README.md")
 
 
@@ -152,11 +152,6 @@ def test_answers_to_where_is_name_what_exists():
                 last = one.split(".")[-1]
                 text = file.read_text(encoding="utf-8")
                 assert re.search(rf"(def|class) {last}\b", text), f"{name} has no {one}"
-
-
-def test_measured_tables_of_a_page_are_current():
-    page = pages.read(outgrowing.PAGE)
-    assert outgrowing.with_tables(page) == page, "run `python docs/update_outgrowing.py`"
 
 
 def test_every_module_has_a_place_and_says_what_it_is_for():

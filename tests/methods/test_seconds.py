@@ -199,7 +199,7 @@ def test_time_goes_on_where_nothing_has_varied_yet(simulated):
         lambda x, theta: (x[..., 0] > 3.5) * 1.0,
         lambda j: (j - 0.5).clip(0.0),
     )
-    est = nq.estimate(simulated.slow(rare, 1e-7), max_seconds=0.2, rng=0)
+    est = nq.estimate(simulated.slow(rare, 1e-7), max_seconds=0.25, rng=0)
     assert est.half_width < 1e-3
 
 
@@ -218,7 +218,7 @@ def test_time_goes_to_theta_where_the_average_is_the_error():
     turn = method.analyze(Evaluations(evaluator, design))
     time = start_plan(problem, turn, 1e-6)
     candidate = Candidate(method, turn, time, seconds=0.25)
-    finer = candidate.finer(problem)
+    finer = method.plan(problem, replace(goal, adaptive=True), replace(turn, final=True))
     assert finer.n_evaluations == design.n_evaluations
     assert candidate.takes(finer) == 1.0
     again = method.analyze(Evaluations(evaluator, finer), turn)

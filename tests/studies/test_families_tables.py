@@ -1,9 +1,8 @@
-"""Tables and verdicts of families and seconds, from runs whose numbers are known."""
+"""Tables and verdicts of families and equal seconds, from runs whose numbers are known."""
 
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +11,9 @@ import pytest
 import nestquad as nq
 from studies import families
 from studies.__main__ import main
-from studies.families import seconds, study
+from studies.families import equal_seconds, study
 from studies.promises.measure import measure
-from studies.runner.ledger import Ledger, Run, Task, sources
+from studies.runner.ledger import Run
 
 INF, NAN = math.inf, math.nan
 
@@ -126,40 +125,12 @@ def test_tolerances_are_kept_by_converged_runs():
     assert smooth["kept"] == pytest.approx(1 / 2)
 
 
-def test_coverage_of_earlier_code_stands_beside_that_of_today():
-    now = runs("smooth-2", "auto", 2048.0, [0.1] * 3, [0.4] * 3)
-    before = runs("smooth-2", "auto", 2048.0, [0.1, 0.5], [0.4] * 2, sources="then")
-    found = study.tabulate(now, selection("auto"), before)
-    smooth = row(found, "earlier", family="smooth")
-    assert (smooth["then"], smooth["now"]) == ("50 % of 2", "100 % of 3")
-    assert not any(
-        table.name == "earlier" for table in study.tabulate(now, selection("auto")).tables
-    )
-
-
 @pytest.mark.parametrize("options", [("--methods", "nqmc"), ("--budgets", "none")])
 def test_a_study_without_auto_or_without_budgets_has_no_figure(tmp_path, options):
     line = ["families", "--families", "smooth", "--seeds", "2", "--parity", "even", "--runs", "1"]
     line += ["--budgets", "300", "--tolerances", "0.5", "--out", str(tmp_path), "--jobs", "0"]
     assert main([*line, *options]) == 0
     assert not list((tmp_path / "figures").iterdir())
-
-
-def test_fresh_runs_keep_those_of_earlier_code(tmp_path):
-    line = ["families", "--families", "smooth", "--seeds", "2", "--parity", "even", "--runs", "1"]
-    line += ["--budgets", "300", "--tolerances", "none", "--methods", "auto"]
-    line += ["--out", str(tmp_path), "--jobs", "0", "--fresh"]
-    path, task = tmp_path / "data" / "families_runs.csv.gz", Task("smooth-2", "auto", 300.0, 0)
-    assert main(line) == 0
-    ledger = Ledger(path)
-    ledger.runs[task] = replace(ledger.runs[task], sources="then", covered=0.0)
-    ledger.tidy()
-    assert main(line) == 0
-    assert [one.sources for one in Ledger(path).others] == ["then"]
-    assert Ledger(path).runs[task].sources == sources()
-    page = (tmp_path / "families_even.md").read_text(encoding="utf-8")
-    assert "| then | now |" in page
-    assert "0 % of 1" in page
 
 
 def test_a_certificate_is_asked_for_only_where_there_is_budget_for_it():
@@ -177,64 +148,43 @@ def test_a_certified_run_is_judged_by_the_certified_interval():
     assert found.evaluations > certified.n_evaluations
 
 
-# Seconds.
+# Equal seconds.
 
 
-def test_a_costly_g_takes_its_time_and_returns_what_g_returns():
-    g = seconds.Costly(lambda x, theta: x[..., 0] + theta[..., 0], 1e-5)
-    x, theta = np.zeros((1, 200, 3)), np.ones((4, 1, 2))
-    start = time.perf_counter()
-    values = g(x, theta)
-    spent = time.perf_counter() - start
-    assert np.array_equal(values, np.ones((4, 200)))
-    assert g.evaluations == 800
-    assert 8e-3 <= g.seconds <= spent
+def timed(method, error, **changes):
+    run = Run("finance", method, 1.0, 0, error, 1000, covered=1.0, seconds=1.0)
+    return replace(run, **changes)
 
 
-def timed(method, goal, number, outside, evaluations, *, error=0.0, status="converged"):
-    return Run(
-        *("finance", method, goal, number, error, evaluations),
-        seconds=outside,
-        g_seconds=0.001,
-        status=status,
-        chosen=method,
-    )
-
-
-def test_seconds_beside_the_fastest_method_that_keeps_the_tolerance():
+def test_auto_beside_the_best_rival_at_equal_seconds():
     exact = nq.problems.finance().exact
-    made = [
-        # nqmc: .02 s and 1e5 evaluations; joint: 1 s and 1,000; mlkq breaks the tolerance once.
-        *(timed("nqmc", 0.01, k, 0.02, 100_000) for k in range(3)),
-        *(timed("joint", 0.01, k, 1.0, 1_000) for k in range(3)),
-        *(timed("mlkq", 0.01, k, 1e-3, 10, error=0.02 * exact * (k == 1)) for k in range(3)),
-        timed("ckq", 0.01, 0, 1e-3, 10, status="limit"),
-        *(timed("auto 0", 0.01, k, 0.041, 500) for k in range(3)),
-        *(timed("auto 0.001", 0.01, k, 0.999, 500) for k in range(3)),
-    ]
-    made += [replace(timed("auto 0.1", 0.01, k, 1.0, 9), status="time") for k in range(3)]
-    assert seconds.fastest(made, "finance", 0.01, 0.0, 3) == ("nqmc", pytest.approx(0.021))
-    assert seconds.fastest(made, "finance", 0.01, 1e-3, 3) == ("joint", pytest.approx(2.0))
-    assert seconds.fastest(made, "finance", 0.5, 0.0, 3) == ("", INF)
-    chosen = seconds.Selection(("finance",), tolerances=(0.01,), costs=(0.0, 1e-3, 0.1))
-    found = seconds.tabulate(made, chosen)
-    ratios = [one["ratio"] for one in found.table("problems").rows]
-    # A run that gave up counts as long as it was allowed to take: 120 s beside 1 s + 100 s.
-    assert ratios == pytest.approx([2.0, 0.5, 120 / 101])
-    assert found.table("summary").rows[-1]["missed"] == 3
-    assert [one.met for one in found.verdicts] == [False, True, True, True, True, True]
+    errors = {"auto": 0.01, "nmc": 0.5, "nqmc": 0.02, "lsmc": math.nan}
+    made = [timed(f"{name} 0.0001", error * exact) for name, error in errors.items()]
+    made += [timed("auto 0.01", 0.09 * exact, seconds=2.0), timed("nmc 0.01", 0.03 * exact)]
+    chosen = equal_seconds.Selection(("finance",), costs=(1e-4, 1e-2), limits=(1.0,))
+    found = equal_seconds.tabulate(made, chosen)
+    assert [row["ratio"] for row in found.tables[0].rows] == pytest.approx([0.5, 3.0])
+    assert [verdict.measured for verdict in found.verdicts] == ["50% of 2", "3 ×", "1"]
+    assert [verdict.met for verdict in found.verdicts] == [False, False, False]
+
+
+def test_evaluations_cost_time_on_the_simulated_clock():
+    clock = equal_seconds.SimulatedClock(0.5)
+    g = clock.charged(lambda x, theta: x[..., 0] + theta[..., 0])
+    start = clock()
+    assert np.array_equal(g(np.zeros((1, 200, 3)), np.ones((4, 1, 2))), np.ones((4, 200)))
+    assert clock.evaluations == 800
+    assert 400 <= clock() - start <= 410
 
 
 def test_the_study_of_seconds_runs_once(tmp_path, capsys):
-    line = ["seconds", "--problems", "synthetic", "--parity", "even", "--tolerances", "0.3"]
-    line += ["--costs", "1e-7,1e-6", "--runs", "1", "--out", str(tmp_path), "--jobs", "0"]
+    line = ["seconds", "--problems", "synthetic", "--parity", "even", "--limits", "0.5"]
+    line += ["--costs", "1e-2", "--out", str(tmp_path), "--jobs", "0"]
     assert main(line) == 0
-    page = (tmp_path / "seconds_even.md").read_text(encoding="utf-8")
-    assert "g of 1 µs, geometric mean" in page
+    page = (tmp_path / "equal_seconds_even.md").read_text(encoding="utf-8")
+    assert "| 0.5 s | 0.01 |" in page
     capsys.readouterr()
     assert main(line) == 0
-    again = capsys.readouterr().err
-    assert "6 finished" in again
-    assert "2 finished" in again
+    assert "0 runs to do, 6 finished" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="unknown --problems"):
         main(["seconds", "--problems", "smooth-2"])

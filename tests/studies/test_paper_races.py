@@ -7,9 +7,7 @@ import json
 import numpy as np
 import pytest
 
-import nestquad as nq
-from studies import paper
-from studies.paper import bayesopt, reproduce
+from studies.paper import bayesopt
 from studies.paper.bayesopt import FUNCTIONS, RIVALS
 from studies.paper.part import Effort, Runs
 from studies.paper.races import Race, lead, no_worse, race_of
@@ -104,8 +102,7 @@ def made_up_runs(effort, paces, rates):
     ],
 )
 def test_verdicts_of_the_part_follow_the_data(paces, rates, status):
-    effort = Effort("quick")
-    findings = bayesopt.PARTS[0].analyze(made_up_runs(effort, paces, rates), effort)
+    findings = bayesopt.PARTS[0].analyze(made_up_runs(Effort(), paces, rates))
     own = [v for v in verdicts_of(findings) if "NMC" in v.claim or "MLMC" in v.claim]
     assert len(own) == 9
     assert {v.status for v in own} == {status}
@@ -113,7 +110,7 @@ def test_verdicts_of_the_part_follow_the_data(paces, rates, status):
 
 
 def test_traces_survive_the_file(tmp_path):
-    effort = Effort("tiny")
+    effort = Effort(2, tiny=True)
     runs = made_up_runs(effort, {}, {})
     ledger = Ledger(tmp_path / "runs.csv", 0)
     for run in runs.by_task.values():
@@ -129,10 +126,10 @@ def test_a_run_is_an_optimisation_like_any_other():
     import torch
     from botorch.test_functions import Ackley
 
-    from studies.bayesopt import optimize
+    from studies.paper.optimization import optimize
 
     (series,) = (s for s in bayesopt.PARTS[0].series if s.name == "bo random")
-    task = next(t for t in bayesopt.PARTS[0].tasks(Effort("quick")) if t.method == "bo random")
+    task = next(t for t in bayesopt.PARTS[0].tasks(Effort()) if t.method == "bo random")
     task = type(task)("Ackley", task.method, task.goal, task.seed)
     result = series.run(task, np.random.SeedSequence(7))
     function = Ackley(dim=2, negate=True)
@@ -140,8 +137,7 @@ def test_a_run_is_an_optimisation_like_any_other():
         lambda x: function(torch.from_numpy(x)).numpy(),
         function.bounds.numpy(),
         iterations=RIVALS["random"].iterations,
-        q=2,
-        acquisition="random",
+        acquisition=None,
         seed=int(np.random.SeedSequence(7).generate_state(1)[0]),
     )
     assert result.value == again.best[-1]
@@ -157,16 +153,4 @@ def test_a_run_is_an_optimisation_like_any_other():
 
 def test_all_rivals_begin_at_the_same_points():
     assert len({series.stream for series in bayesopt.PARTS[0].series}) == 1
-    assert len({task.size for task in bayesopt.PARTS[0].tasks(Effort("quick"))}) == 1
-
-
-def test_without_the_extra_all_goes_on_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setitem(paper._MODULES, "botorch", ("no_such_module",))
-    only = {name: paper.parts()[name] for name in ("bo", "illustration")}
-    monkeypatch.setattr("studies.paper.parts", lambda: only)
-    page, verdicts = reproduce(out=tmp_path, effort="tiny", jobs=0)
-    assert {name for name, _ in verdicts} == {"illustration"}
-    text = page.read_text(encoding="utf-8")
-    assert "needs the extra botorch" in text
-    with pytest.raises(nq.errors.MissingExtraError, match="botorch"):
-        reproduce(["bo"], tmp_path, effort="tiny", jobs=0)
+    assert len({task.size for task in bayesopt.PARTS[0].tasks(Effort())}) == 1

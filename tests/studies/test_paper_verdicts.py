@@ -206,7 +206,7 @@ def test_bound_needs_one_constant_for_all_sizes():
 )
 def test_keeps_pace(constant, power, status):
     trials = [
-        Trial(delta, 1, constant * delta**power * np.exp(0.1 * RNG.standard_normal(50)))
+        Trial(delta, constant * delta**power * np.exp(0.1 * RNG.standard_normal(50)))
         for delta in (0.1, 0.03, 0.01, 0.003)
     ]
     assert keeps_pace("synthetic", "NKQ", trials).status == status

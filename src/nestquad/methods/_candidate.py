@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from nestquad import clock, limits
+from nestquad import clock
 from nestquad.clock import TimePlan
 from nestquad.errors import NestquadError, NumericalError, OutsideDomainError, UnsupportedError
 from nestquad.evaluate import Design, Evaluations, OutOfTimeError
 from nestquad.methods._method import Method, Turn
 from nestquad.methods._time import correct_plan, seconds_of, start_plan
-from nestquad.methods.learned import Learned, LearnedDesign, LearnedMethod
-from nestquad.problem import NestedExpectation
+from nestquad.methods.learned import LearnedDesign
 from nestquad.result import NORMAL_95
 
 # Evaluations with which a plain rule is no pilot: as many as those of a model.
@@ -143,9 +142,9 @@ class Candidate:
         """Power of n at which the half-width falls.
 
         It is observed since a turn with a quarter of the evaluations, of a plain rule with a
-        sixteenth, since its half-widths scatter. Before there is one, a model's is that of its
-        posterior between all groups and all but one, within limits: on twelve even problems
-        half-widths fell like n^-.6 in the median, those of a plain rule like n^-.5.
+        sixteenth, since its half-widths scatter, within limits. Before there is one, it is .6: on
+        twelve even problems half-widths fell like n^-.6 in the median, those of a plain rule like
+        n^-.5.
         """
         plain = self.method.plain
         before = [
@@ -156,9 +155,8 @@ class Candidate:
         if before and 0 < self.half_width < np.inf:
             n, half = before[-1]
             observed = np.log(half / self.half_width) / np.log(self.n / n)
-            return float(np.clip(observed, 0.4, 1.0 if plain else 1.5))
-        state = None if self.turn is None else self.turn.state
-        return float(np.clip(state.rate, 0.6, 1.0)) if isinstance(state, Learned) else 0.6
+            return float(np.clip(observed, 0.4, 1.0))
+        return 0.6
 
     def promise(self, new: float) -> float:
         """Half-width to expect after more evaluations."""
@@ -180,18 +178,6 @@ class Candidate:
         if self.method.plain:
             return new * self.seconds_each
         return self.time.seconds(self.n + new, 0, new)
-
-    def finer(self, problem: NestedExpectation) -> Design | None:
-        """The last design with four times the θ of its dense average, free of g."""
-        assert self.turn is not None
-        assert isinstance(self.method, LearnedMethod)
-        design, state = self.turn.design, self.turn.state
-        assert isinstance(design, LearnedDesign)
-        average = self.method.average(problem, state.scalar, design.grids[0].stream)
-        present = design.log2_theta or average.affordable(state.model)
-        if present + 2 > limits.LARGEST_LOG2_SIZE:
-            return None
-        return replace(design, log2_theta=present + 2)
 
     def takes(self, design: Design) -> float:
         """Predicted seconds of a larger design."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from nestquad.clock import LEARNING, TimePlan
@@ -17,7 +18,8 @@ def start_plan(problem: NestedExpectation, turn: Turn[Any] | None, seconds_of_g:
     dim = law.base_dim + problem.inner_base_dim if has_transports(problem) else law.dim or 1
     # Each output has a model of its own.
     outputs = 1 if sample is None else max(sample.j[0].size, 1)
-    return TimePlan.start((20.0 + dim) * outputs, seconds_of_g, LEARNING)
+    cost = replace(LEARNING, fixed=LEARNING.fixed * outputs)
+    return TimePlan.start((20.0 + dim) * outputs, seconds_of_g, cost)
 
 
 def correct_plan(
@@ -56,6 +58,8 @@ def budget_in_time(
     most: float,
 ) -> int:
     """Evaluations, with those of the last turn, of a fit and its check that end within `left`."""
+    # Seconds of g are known: only analyses need the room for errors of the forecast.
+    plan = replace(plan, seconds_of_g=plan.share * plan.seconds_of_g)
     learned, draws = 0, 0
     if last is not None and isinstance(last.design, LearnedDesign):
         learned = last.design.learning.n_evaluations

@@ -42,14 +42,18 @@ class AutoSettings:
         of f(J) with which it goes on alone.
     first
         Evaluations of the pilot that shows how long g takes.
-    cheap, worthwhile
+    cheap
         In limited time a plain rule goes first, for at most these shares of the seconds and of the
-        pilots of models; models are tried if their pilots take at most the last share of the
-        seconds, or of those that the plain rule needs for a tolerance.
-    models, regression
-        Where time counts, pilots of models take this share of the evaluations that fit, or of those
-        that the plain rule needs for a tolerance. Regression is tried if an evaluation takes at
-        most so many seconds: beyond, lattices lose nothing by their slower analysis.
+        pilot of a model.
+    analysis, worthwhile
+        A model is tried if the analysis of its pilot takes at most this share of the seconds, which
+        are lost where the plain rule wins; and towards a tolerance if the pilot takes at most this
+        share of the seconds that the plain rule needs.
+    models
+        Where time counts, the pilot of a model takes this share of the evaluations that fit, or of
+        those that the plain rule needs for a tolerance.
+    growth
+        Growth factor of a model in a turn at most: the seconds of a larger step cannot be told.
     """
 
     share: float = 0.04
@@ -59,10 +63,11 @@ class AutoSettings:
     compared: int = 512
     convincing: float = 0.001
     first: int = 16
-    cheap: tuple[float, float] = (0.05, 0.3)
+    cheap: tuple[float, float] = (0.1, 0.3)
+    analysis: float = 0.5
     worthwhile: float = 0.6
     models: float = 0.2
-    regression: float = 2e-4
+    growth: float = 16.0
 
 
 DEFAULT = AutoSettings()
@@ -98,8 +103,8 @@ class Auto(Method[Race]):
     The promise of a candidate is its half-width, extrapolated to the remaining evaluations at the
     rate that it has shown. Candidates are compared again after each turn.
 
-    Without a budget, time counts instead of evaluations: `NQMC` goes first, pilots of models
-    follow, and promises are compared in seconds, or in half-widths at their end. They stand in
+    Without a budget, time counts instead of evaluations: `NQMC` goes first, the pilot of a model
+    follows, and promises are compared in seconds, or in half-widths at their end. They stand in
     the notes.
 
     Parameters
@@ -108,7 +113,8 @@ class Auto(Method[Race]):
         The methods to choose from, the likeliest first; None takes `JointProcess` alone for a
         budget of at most 256 evaluations, and for a larger one `JointLattice` and `NQMC`, `CKQ`
         alone where f needs J > 0, `CKQ` and `NQMC` where g is noisy, or `NMC` and `MLMC` where a
-        law can only be sampled. `LSMC` is a further candidate where time counts.
+        law can only be sampled. Where time counts, `LSMC` takes the place of `JointLattice` if an
+        evaluation is faster than its part of the analysis of a lattice.
 
     Examples
     --------
@@ -136,7 +142,8 @@ class Auto(Method[Race]):
     def plan(
         self, problem: NestedExpectation, goal: Goal, last: Turn[Race] | None = None
     ) -> Design | None:
-        contest = _Contest(problem, goal, last, self.candidates)
+        timed = goal.hurried and self.candidates is None and has_transports(problem)
+        contest = (_TimedContest if timed else _Contest)(problem, goal, last, self.candidates)
         if last is not None:
             return contest.next()
         pilots = contest.pilots()
@@ -213,8 +220,8 @@ def methods_for(
 class _Contest:
     """The candidates after a turn, and the next design: pilots, then the most promising.
 
-    The cost of a candidate is the price of a tolerance, or the half-width to expect after all that
-    is left. Prices are evaluations, or seconds where time counts (`timed`).
+    The cost of a candidate is the number of evaluations that a tolerance needs, or the half-width
+    to expect after all that is left.
     """
 
     problem: NestedExpectation
@@ -227,13 +234,9 @@ class _Contest:
         return () if self.last is None else self.last.state.candidates
 
     @property
-    def timed(self) -> bool:
-        return self.goal.hurried and self.own is None and has_transports(self.problem)
-
-    @property
     def aimed(self) -> bool:
-        """Whether a tolerance ends the contest, and not the time."""
-        return self.goal.half_width is not None or (self.goal.adaptive and not self.timed)
+        """Whether a tolerance ends the contest."""
+        return self.goal.adaptive
 
     @property
     def left(self) -> float:
@@ -259,80 +262,46 @@ class _Contest:
         for candidate in ranked:
             design = self.larger(candidate, ranked)
             if design is not None:
-                seconds = candidate.takes(design) if self.timed else None
                 parts = present | {candidate.method: design}
-                return Portfolio.of(parts, self.reason(ranked), seconds)
+                return Portfolio.of(parts, self.reason(ranked), self.predicted(candidate, design))
         return None
 
     def pilots(self) -> Parts:
         """Designs of candidates that are to be tried beside those that are there."""
-        if self.last is None and self.timed:
-            plain = NQMC()
-            design = plain.plan(self.problem, replace(self.goal, pilot=DEFAULT.first))
-            return {} if design is None else {plain: design}
         if self.last is None:
             methods = self.own or methods_for(self.problem, self.goal.budget)
             if not self.goal.adaptive:
-                return self.planned(methods, self.goal)
-            return next(filter(None, (self.planned((m,), self.goal) for m in methods)), {})
+                return self.planned(methods, self.sizes, self.left)
+            each = (self.planned((method,), self.sizes, self.left) for method in methods)
+            return next(filter(None, each), {})
         first = self.candidates[0]
-        if len(self.candidates) > 1:
-            return {}
-        if self.timed:
-            return {} if first.turn is None else self.models(first)
         failed = first.turn is None
-        if not failed and (
-            not self.goal.adaptive
-            or first.n < DEFAULT.compared
-            or first.is_within(DEFAULT.convincing)
-        ):
+        convincing = first.n < DEFAULT.compared or first.is_within(DEFAULT.convincing)
+        alone = not failed and (not self.goal.adaptive or convincing)
+        if len(self.candidates) > 1 or alone:
             return {}
         methods = self.own or methods_for(self.problem, self.goal.budget, failed=failed)
-        return self.planned(tuple(m for m in methods if m != first.method), self.goal)
+        others = tuple(method for method in methods if method != first.method)
+        return self.planned(others, self.sizes, self.left)
 
-    def models(self, plain: Candidate) -> Parts:
-        """Pilots of models, once a plain rule has shown what g costs, and if they pay."""
-        time = plain.time
-        affordable = min(self.seconds / max(time.seconds_of_g, 1e-12), self.left)
-        methods = methods_for(self.problem, affordable)
-        if isinstance(methods[0], JointLattice) and time.seconds_of_g <= DEFAULT.regression:
-            methods = (*methods, LSMC())
-        n = budget_in_time(time, self.problem, None, self.seconds, self.left)
-        goal = self.goal if self.aimed else replace(self.goal, budget=n, adaptive=False)
-        models = tuple(method for method in methods if isinstance(method, LearnedMethod))
-        parts = self.planned(models, goal) if n else {}
-        takes = sum(seconds_of(time, design) for design in parts.values())
-        room = self.cost(plain) if self.aimed else self.seconds
-        early = max(DEFAULT.cheap[0] * (0.0 if self.aimed else room), DEFAULT.cheap[1] * takes)
-        too_early = 2.0 * plain.n * plain.seconds_each < early
-        return {} if too_early or takes > DEFAULT.worthwhile * room else parts
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Evaluations of the pilot of the first candidate, and of each other one."""
+        if self.goal.budget is None or self.goal.adaptive:
+            return DEFAULT.early
+        limits = zip(DEFAULT.least, DEFAULT.most, strict=True)
+        first, other = (max(DEFAULT.share * self.left, min(n, s * self.left)) for n, s in limits)
+        return int(first), int(other)
 
-    def planned(self, methods: Methods, goal: Goal) -> Parts:
+    def planned(self, methods: Methods, sizes: tuple[int, int], left: float) -> Parts:
         """Pilots of the methods that apply, within the evaluations that are left."""
         parts: Parts = {}
-        sizes, left = DEFAULT.early, self.left
-        if goal.budget is not None and not goal.adaptive:
-            left = min(left, goal.budget)
-            limits = zip(DEFAULT.least, DEFAULT.most, strict=True)
-            first, other = (max(DEFAULT.share * left, min(n, s * left)) for n, s in limits)
-            sizes = int(first), int(other)
-        if self.timed:
-            rival = self.candidates[0].needs(self.goal.half_width or 0.0) if self.aimed else left
-            size = int(min(DEFAULT.least[0], DEFAULT.models * rival))
-            sizes = (max(size, DEFAULT.early[0]),) * 2 if self.aimed else (size, size)
-        known = len(self.candidates)
-        for i, method in enumerate(methods):
-            # Sizes that are powers of two times a number that is chosen now leave room for others.
-            others = 0 if goal.adaptive else (len(methods) - 1) * sizes[1]
-            budget = None if goal.budget is None else int(left) - others
-            own = Goal(
-                goal.stream.child(40, i + known),
-                budget,
-                adaptive=True,
-                pilot=sizes[min(i + known, 1)],
-            )
+        # Sizes that are powers of two times a number that is chosen now leave room for others.
+        budget = None if left == np.inf else int(left) - (len(methods) - 1) * sizes[1]
+        for i, method in enumerate(methods, len(self.candidates)):
+            stream, size = self.goal.stream.child(40, i), sizes[min(i, 1)]
             try:
-                design = method.plan(self.problem, own)
+                design = method.plan(self.problem, Goal(stream, budget, adaptive=True, pilot=size))
             except (InputError, UnsupportedError):
                 continue
             if design is not None:
@@ -343,7 +312,7 @@ class _Contest:
         """Candidates that may still give the answer: believed, or too small to be judged."""
         assert self.last is not None
         standing = self.last.state.standing()
-        if self.goal.adaptive and self.last.final and not self.timed:
+        if self.goal.adaptive and self.last.final:
             # More θ of the dense average, of the candidate that needs no more evaluations.
             standing = [c for c in standing if c.turn is not None and c.turn.final]
         standing = [candidate.informed(standing) for candidate in standing]
@@ -353,8 +322,7 @@ class _Contest:
     def cost(self, candidate: Candidate) -> float:
         """Price of the tolerance, or the half-width to expect at the end."""
         if self.aimed:
-            needed = candidate.needs(self.goal.half_width or 0.0)
-            return candidate.price(needed) if self.timed else needed
+            return candidate.needs(self.goal.half_width or 0.0)
         return candidate.promise(self.affordable(candidate))
 
     def affordable(self, candidate: Candidate) -> float:
@@ -371,22 +339,17 @@ class _Contest:
         return max(n - present, 0)
 
     def larger(self, candidate: Candidate, ranked: list[Candidate]) -> Design | None:
-        """A larger design of a candidate, if that promises to pay."""
+        """A larger design of a candidate, if that promises to pay and ends in time."""
         if not self.aimed and self.cost(candidate) > min(c.half_width for c in ranked):
             return None
         assert candidate.turn is not None
-        present, left = candidate.turn.design, self.left
-        goal = replace(self.goal, stream=present.grids[0].stream)
-        learns = self.timed and not self.aimed and not candidate.method.plain
-        if learns or not goal.adaptive:
-            goal, left = replace(goal, adaptive=False), self.affordable(candidate)
+        present = candidate.turn.design
+        goal, new = self.step(candidate)
         if goal.budget is not None:
-            goal = replace(goal, budget=int(present.n_evaluations + left))
+            goal = replace(goal, budget=int(present.n_evaluations + new))
+        goal = replace(goal, stream=present.grids[0].stream)
         try:
-            if learns and candidate.turn.final:
-                design = candidate.finer(self.problem)
-            else:
-                design = candidate.method.plan(self.problem, goal, candidate.turn)
+            design = candidate.method.plan(self.problem, goal, candidate.turn)
         except NestquadError:  # it says why it cannot go on when it is asked for by name
             return None
         if design is None or (
@@ -396,10 +359,80 @@ class _Contest:
             return None
         return None if candidate.takes(design) > self.seconds else design
 
+    def step(self, candidate: Candidate) -> tuple[Goal, float]:
+        """The goal of a candidate's next design, and its evaluations at most."""
+        if self.goal.adaptive:
+            return self.goal, self.left
+        return self.goal, self.affordable(candidate)
+
+    def predicted(self, candidate: Candidate, design: Design) -> float | None:
+        """Seconds of the next design, None to be predicted from the last one."""
+        return None
+
     def reason(self, candidates: list[Candidate]) -> str:
         """The promises in words; none where evaluations count."""
-        if not self.timed:
-            return ""
+        return ""
+
+
+@dataclass(frozen=True)
+class _TimedContest(_Contest):
+    """The contest where time counts: a plain rule, then a model beside it if its pilot pays.
+
+    The cost of a candidate is the time that a tolerance needs, or the half-width to expect at the
+    end of the time.
+    """
+
+    @property
+    def aimed(self) -> bool:
+        return self.goal.half_width is not None
+
+    def pilots(self) -> Parts:
+        if self.last is None:
+            plain = NQMC()
+            design = plain.plan(self.problem, replace(self.goal, pilot=DEFAULT.first))
+            return {} if design is None else {plain: design}
+        (plain_rule, *models) = self.candidates
+        return {} if models or plain_rule.turn is None else self.model(plain_rule)
+
+    def model(self, plain: Candidate) -> Parts:
+        """Pilot of a model, once the plain rule has shown what g costs, and if that pays."""
+        time, half_width = plain.time, self.goal.half_width
+        fitting = min(self.seconds / max(time.seconds_of_g, 1e-12), self.left)
+        method, *_ = methods_for(self.problem, fitting)
+        if isinstance(method, JointLattice) and time.seconds_of_g <= time.seconds_of_point:
+            method = LSMC()
+        if not isinstance(method, LearnedMethod):
+            return {}
+        if half_width is None:
+            room, early, least = self.seconds, DEFAULT.cheap[0] * self.seconds, 0
+            most: float = budget_in_time(time, self.problem, None, room, self.left)
+            rival = most
+        else:
+            room, early, least = self.cost(plain), 0.0, DEFAULT.early[0]
+            most, rival = self.left, plain.needs(half_width)
+        size = max(int(min(DEFAULT.least[0], DEFAULT.models * rival)), least)
+        parts = self.planned((method,), (size, size), most) if most else {}
+        takes = sum(seconds_of(time, design) for design in parts.values())
+        lost = takes - time.seconds_of_g * sum(design.n_evaluations for design in parts.values())
+        is_early = 2.0 * plain.n * plain.seconds_each < max(early, DEFAULT.cheap[1] * takes)
+        is_dear = half_width is not None and takes > DEFAULT.worthwhile * room
+        return {} if is_early or is_dear or lost > DEFAULT.analysis * room else parts
+
+    def cost(self, candidate: Candidate) -> float:
+        found = super().cost(candidate)
+        return candidate.price(found) if self.aimed else found
+
+    def step(self, candidate: Candidate) -> tuple[Goal, float]:
+        assert candidate.turn is not None
+        if self.aimed or candidate.method.plain or candidate.turn.final:
+            return self.goal, self.left
+        most = (DEFAULT.growth - 1.0) * candidate.n_evaluations
+        return replace(self.goal, adaptive=False), min(self.affordable(candidate), most)
+
+    def predicted(self, candidate: Candidate, design: Design) -> float | None:
+        return candidate.takes(design)
+
+    def reason(self, candidates: list[Candidate]) -> str:
         within, sign, unit = f"in {self.seconds:.2g} s ", "± ", ""
         if self.aimed:
             within, sign, unit = "", "", " s"

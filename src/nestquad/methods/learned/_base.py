@@ -213,13 +213,13 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
     def _more_theta(
         self, problem: NestedExpectation, goal: Goal, last: Turn[Learned[M]]
     ) -> LearnedDesign | None:
-        """The last design with sixteen times the θ of its dense average, free of g."""
+        """The last design with four times the θ of its dense average, free of g."""
         assert isinstance(last.design, LearnedDesign)
         average = DenseAverage(problem, last.state.scalar, goal.stream)
         present = last.design.log2_theta or average.affordable(last.state.model)
-        if not goal.half_width or present >= limits.LARGEST_LOG2_SIZE:
+        if present >= limits.LARGEST_LOG2_SIZE:
             return None
-        return replace(last.design, log2_theta=min(present + 4, limits.LARGEST_LOG2_SIZE))
+        return replace(last.design, log2_theta=min(present + 2, limits.LARGEST_LOG2_SIZE))
 
     def checked(
         self,

@@ -27,8 +27,8 @@ from nestquad.methods.learned._model import (
     DenseSet,
     ModelOfJ,
     Paths,
+    mean_range,
     n_expected,
-    near_values,
 )
 from nestquad.points import Periodization, Stream, density, moved, periodic
 from nestquad.regression import (
@@ -86,7 +86,7 @@ class Data:
     positive
         Whether f cannot take zero. Where g is never negative, Ĵ ≤ 0 is then an error of the model.
     signed
-        Whether f takes J below the values of g, see `near_values`.
+        Whether f takes J below the values of g, see `mean_range`.
     """
 
     vector: NDArray[np.int64]
@@ -120,6 +120,11 @@ class Data:
     @cached_property
     def weights(self) -> Array:
         return density(self.periodization, self.periodic)
+
+    @cached_property
+    def range(self) -> tuple[Array, Array]:
+        """Least and largest J (p,) that is allowed."""
+        return mean_range(self.values, signed=self.signed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -422,11 +427,11 @@ class JointModel(ModelOfJ):
     def _bounded(self, points: DenseSet) -> DenseSet:
         """Ĵ kept where a mean of g can be, and positive where f needs that."""
         j, deviations = points.j.copy(), self._deviations(points.weights)
+        low, high = self.data.range
         for c, output in enumerate(self.outputs):
             if output.process is not None:
                 # Where the density is small, noise over it is large.
-                values = self.data.values[:, c : c + 1]
-                j[:, c] = near_values(j[:, c : c + 1], values, signed=self.data.signed)[:, 0]
+                j[:, c] = np.clip(j[:, c], low[c], high[c])
                 if output.positive:
                     j[:, c] = np.maximum(j[:, c], JOINT.floor * deviations[:, c])
         return replace(points, j=j)

@@ -217,10 +217,10 @@ def lowest_mean(values: Array, *, signed: bool) -> Array:
     return np.asarray(lowest if signed else np.where(low < 0, lowest, np.maximum(lowest, 0.0)))
 
 
-def near_values(j: Array, values: Array, *, signed: bool = False) -> Array:
-    """J (…, p) clipped to the range of the values (n, p) of g and half a range around it."""
+def mean_range(values: Array, *, signed: bool = False) -> tuple[Array, Array]:
+    """Least and largest J (p,): the range of the values (n, p) of g and half a range around it."""
     highest = values.max(axis=0) + 0.5 * np.ptp(values, axis=0)
-    return np.asarray(np.clip(j, lowest_mean(values, signed=signed), highest))
+    return lowest_mean(values, signed=signed), highest
 
 
 def sketch_points(dim: int, size: int) -> Array:

@@ -17,7 +17,7 @@ from nestquad.methods.learned._model import (
     DenseSet,
     ModelOfJ,
     Paths,
-    near_values,
+    mean_range,
     sketch_points,
 )
 
@@ -167,7 +167,7 @@ class ProcessModel(ModelOfJ):
 
         Exponentials of few values run away in the tails.
         """
-        near = near_values(j, self.values)
+        near = np.clip(j, *mean_range(self.values))
         j = np.where(self._logarithms, np.minimum(j, near), near)
         return np.maximum(j, self._floor) if self.positive else j
 

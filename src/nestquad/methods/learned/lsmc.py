@@ -20,8 +20,8 @@ from nestquad.methods.learned._model import (
     DenseSet,
     ModelOfJ,
     Paths,
+    mean_range,
     n_expected,
-    near_values,
     sketch_points,
 )
 from nestquad.points import Given, Stream, as_sequence
@@ -60,7 +60,7 @@ class RegressionModel(ModelOfJ):
         Whether points i, i + R, … are one randomization each, as with shifts of a lattice; if not,
         groups are blocks of consecutive points.
     signed
-        Whether f takes J below the values of g, see `near_values`.
+        Whether f takes J below the values of g, see `mean_range`.
     """
 
     groups: ClassVar[int] = 4
@@ -224,10 +224,19 @@ class RegressionModel(ModelOfJ):
 
         A regression that chose its terms is only kept positive if g is.
         """
+        return np.clip(j, *self._range)
+
+    @cached_property
+    def _range(self) -> tuple[Array, Array]:
+        """Least and largest J (p,) that is allowed, infinite where it has no bound."""
         wild = [one.link == "log" or one.fit.penalty > 0 for one in self.regressions]
-        low = self.values.min(axis=0)
-        j = np.where(low > 0, np.maximum(j, 1e-3 * low), j)
-        return np.where(wild, near_values(j, self.values, signed=self.signed), j)
+        low, (least, highest) = (
+            self.values.min(axis=0),
+            mean_range(self.values, signed=self.signed),
+        )
+        least = np.where(wild, least, -np.inf)
+        positive = np.where(low > 0, 1e-3 * low, -np.inf)
+        return np.maximum(least, positive), np.where(wild, highest, np.inf)
 
     def _j(self, table: ScoreTable) -> Array:
         j = np.stack([one.j(table) for one in self.regressions], axis=1)
