@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nestquad._checks import shown
+from nestquad._frames import in_pandas
 from nestquad._typing import Array, Indices
 from nestquad.errors import InputError
 from nestquad.voi.table._layout import Region, draws_alone
@@ -421,6 +422,7 @@ def _as_frame(argument: str, table: Any, prefix: str) -> pd.DataFrame:
         raise InputError(argument, "a masked array", expected, "Remove the draws without a value.")
     if isinstance(table, pd.Series):
         table = table.to_frame(table.name if table.name is not None else f"{prefix}1")
+    table = in_pandas(table)
     try:
         given = pd.DataFrame(table) if isinstance(table, dict) else table
         matrix = None if isinstance(given, pd.DataFrame) else np.asarray(given)
