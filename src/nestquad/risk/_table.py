@@ -177,12 +177,11 @@ def from_table(
 
 
 def _factor_notes(law: LawOfJ, names: Sequence[str], n: int) -> list[str]:
-    share = law.unexplained / max(law.unexplained + law.variance, 1e-300)
     return [
         f"the loss is learned from {', '.join(map(str, names))} at {n:,} scenarios, each predicted "
         "by a fit to others",
-        f"repeated draws show that factors leave {share:.1%} of the variance of J unexplained, "
-        "which the law accounts for",
+        f"repeated draws show that factors leave {law.unexplained_share:.1%} of the variance of J "
+        "unexplained, which the law accounts for",
     ]
 
 
