@@ -133,7 +133,6 @@ class OutputDraws:
         self.predicted = pairs.mean_of(predicted)
         # Given scenarios are no sample: their pairs have no bootstrap.
         self.chances = law.bootstrap[1] if law.scatter else np.ones((len(law.b), len(self.seen.z)))
-        self.noise = 1.0 / self.seen.trust(np.ones(len(self.seen.z))) - 1.0
         self.near = law.dependence(targets, self.seen.pairs.s)
         self.column = np.clip(np.searchsorted(law.z, self.seen.z), 0, n - 1)
         self.means = [self._means(k) for k in range(len(law.samples))]
@@ -225,7 +224,7 @@ class OutputDraws:
         law, pairs, near = self.law, self.seen.pairs, kind != "es"
         weights = pairs.weights * self.chances[k]
         b, v = law.b[k][self.column], law.v[k][self.column] + 1e-300
-        trust = v / (v + 2.0 * self.noise)
+        trust = v / (v + 2.0 * self.seen.pair_noise)
         least = _NEAR**2 * (law.variance + law.unexplained) if near else 1e-300
 
         def chance(mean: Array, variance: Array) -> Array:
