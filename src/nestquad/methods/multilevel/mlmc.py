@@ -240,9 +240,9 @@ class MLMC(Method[LevelSummary]):
         state = summarize(levels, problem.finish)
         # The bias that the noise of J on the finest level may hide.
         value = np.atleast_1d(problem.finish(state.answers))
-        shifts = noise_changes(problem, (j[:, 1], j[:, 2]), j[:, 0], f_values, theta)
-        hidden = [problem.finish(state.answers + part.mean(axis=0)) - value for part in shifts]
-        state = replace(state, bias=np.fmax(state.bias, np.abs(hidden).max(axis=0)))
+        shift = noise_changes(problem, (j[:, 1], j[:, 2]), j[:, 0], f_values, theta).mean(axis=0)
+        hidden = np.atleast_1d(problem.finish(state.answers + shift)) - value
+        state = replace(state, bias=np.fmax(state.bias, np.abs(hidden)))
         # Values of g that no draw has shown.
         shares = np.concatenate([np.full(level.n_outer, float(level.n_inner)) for level in levels])
         errors = unseen_value_errors(

@@ -291,12 +291,11 @@ class NestedRule(Method[NestedState]):
             values = full if few is None else few
             missed = unseen_value_errors(problem, values, full, f_full, outer.weights)
             if halves and grid.n_sets is None:
-                smooth, *steps = noise_changes(problem, fewer, full, f_full, theta)
-                shifts = [final(f_full) - final(f_full + part) for part in (smooth, *steps)]
+                shrunk = f_full + noise_changes(problem, fewer, full, f_full, theta)
                 # Fewer points double the bias and a J without noise removes it: two estimates of
                 # it. The second direction is by how much they differ.
-                shifts[0] += changes[:, 0]
-                changes = np.column_stack([changes, *shifts])
+                shift = final(f_full) - final(shrunk) + changes[:, 0]
+                changes = np.column_stack([changes, shift])
         floors = [floor_directions(problem, answers, errors) for errors in (missed, rare)]
         parts = {
             "inner": np.concatenate([changes, floors[0]], axis=1),

@@ -9,7 +9,7 @@ import numpy as np
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.result import NORMAL_95
-from nestquad.voi.table._cells import pandas
+from nestquad.voi.table._numbers import pandas
 from nestquad.voi.table._outputs import Outputs, as_outputs
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 from nestquad._checks import is_number, numbers, shown
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.voi.table._cells import pandas
+from nestquad.voi.table._numbers import pandas
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,6 @@ from nestquad._checks import generator, is_number, shown
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, unknown_name
 from nestquad.result import NORMAL_95
-from nestquad.voi.table._cells import pandas
 from nestquad.voi.table._decision import mean_row
 from nestquad.voi.table._evppi import (
     Answer,
@@ -23,6 +22,7 @@ from nestquad.voi.table._evppi import (
     perfect,
     value_of_knowing,
 )
+from nestquad.voi.table._numbers import pandas
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._tables import check_rows
 

@@ -14,7 +14,6 @@ from nestquad._checks import generator, is_number, number, numbers, shown
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, unknown_name
-from nestquad.voi.table._cells import pandas
 from nestquad.voi.table._evppi import (
     Answer,
     flags_against,
@@ -22,6 +21,7 @@ from nestquad.voi.table._evppi import (
     perfect,
     value_of_knowing,
 )
+from nestquad.voi.table._numbers import pandas
 from nestquad.voi.table._outputs import as_outputs, input_table
 from nestquad.voi.table._population import ungrouped
 
