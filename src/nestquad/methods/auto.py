@@ -56,8 +56,9 @@ class AutoSettings:
         A model goes on instead of the plain rule if it promises a half-width smaller by this
         factor: on even problems half-widths are 9 times the error of plain rules, and 4 to 5 times
         that of models, in the median.
-    growth
-        Growth factor of a model in a turn at most: the seconds of a larger step cannot be told.
+    unproven
+        Share of the seconds left that the analyses of a model may take until it has shown a rate,
+        if that is enough to double its evaluations.
     """
 
     share: float = 0.04
@@ -72,7 +73,7 @@ class AutoSettings:
     worthwhile: float = 0.6
     models: float = 0.2
     caution: float = 2.0
-    growth: float = 16.0
+    unproven: float = 0.25
 
 
 DEFAULT = AutoSettings()
@@ -439,8 +440,14 @@ class _TimedContest(_Contest):
         assert candidate.turn is not None
         if self.aimed or candidate.method.plain or candidate.turn.final:
             return self.goal, self.left
-        most = (DEFAULT.growth - 1.0) * candidate.n_evaluations
-        return replace(self.goal, adaptive=False), min(self.affordable(candidate), most)
+        new = self.affordable(candidate)
+        if candidate.observed_rate is None:
+            free, present = replace(candidate.time, seconds_of_g=0.0), candidate.n_evaluations
+            room = DEFAULT.unproven * self.seconds
+            most = self.left + present
+            few = budget_in_time(free, self.problem, candidate.turn, room, most) - present
+            new = min(new, few) if few > present else new
+        return replace(self.goal, adaptive=False), new
 
     def predicted(self, candidate: Candidate, design: Design) -> float | None:
         return candidate.takes(design)
