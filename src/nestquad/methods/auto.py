@@ -53,12 +53,12 @@ class AutoSettings:
         Where time counts, the pilot of a model takes this share of the evaluations that fit, or of
         those that the plain rule needs for a tolerance.
     caution
-        A model goes on instead of the plain rule if it promises a half-width smaller by this
-        factor: on even problems half-widths are 9 times the error of plain rules, and 4 to 5 times
-        that of models, in the median.
+        Where g is faster than the analysis of a model, it goes on instead of the plain rule if it
+        promises a half-width smaller by this factor: on even problems half-widths are 9 times the
+        error of plain rules, and 4 to 5 times that of models, in the median.
     unproven
-        Share of the seconds left that the analyses of a model may take until it has shown a rate,
-        if that is enough to double its evaluations.
+        Share of the seconds left that the analyses of such a model may take until it has shown a
+        rate, if that is enough to double its evaluations.
     """
 
     share: float = 0.04
@@ -409,7 +409,7 @@ class _TimedContest(_Contest):
         time, half_width = plain.time, self.goal.half_width
         fitting = min(self.seconds / max(time.seconds_of_g, 1e-12), self.left)
         method, *_ = methods_for(self.problem, fitting)
-        if isinstance(method, JointLattice) and time.seconds_of_g <= time.seconds_of_point:
+        if isinstance(method, JointLattice) and time.is_analysis:
             method = LSMC()
         if not isinstance(method, LearnedMethod):
             return {}
@@ -433,7 +433,7 @@ class _TimedContest(_Contest):
         return candidate.price(found) if self.aimed else found
 
     def rank(self, candidate: Candidate) -> float:
-        unsure = not (self.aimed or candidate.method.plain)
+        unsure = candidate.time.is_analysis and not (self.aimed or candidate.method.plain)
         return self.cost(candidate) * (DEFAULT.caution if unsure else 1.0)
 
     def step(self, candidate: Candidate) -> tuple[Goal, float]:
@@ -441,7 +441,7 @@ class _TimedContest(_Contest):
         if self.aimed or candidate.method.plain or candidate.turn.final:
             return self.goal, self.left
         new = self.affordable(candidate)
-        if candidate.observed_rate is None:
+        if candidate.time.is_analysis and candidate.observed_rate is None:
             free, present = replace(candidate.time, seconds_of_g=0.0), candidate.n_evaluations
             room = DEFAULT.unproven * self.seconds
             most = self.left + present
