@@ -129,7 +129,7 @@ def unseen_value_errors(
     """Standard errors (q,) of Σ w f(J) from values of g that the points may have missed.
 
     A loss with a small probability in x shows in few of the values: the mean of an output is then
-    uncertain by `_few_event_errors` for all θ at once, and the error is the change of the average
+    uncertain by `few_event_errors` for all θ at once, and the error is the change of the average
     by J moved up or down by this standard error. Where it shows in none: `constant_value_errors`.
 
     Shapes: values (n[, p]) independent evaluations of g, or means of several, with weights (n,)
@@ -141,7 +141,7 @@ def unseen_value_errors(
     if _is_constant(rows):
         return constant_value_errors(problem, j, f_values)
     shares = np.full(len(rows), 1.0 / len(rows)) if value_weights is None else value_weights
-    shifts = _few_event_errors(rows, shares[:, None])
+    shifts = few_event_errors(rows, shares[:, None])
     errors = np.zeros(f_values.shape[1])
     for output in np.flatnonzero(shifts):
         step = shifts * (np.arange(shifts.size) == output)
@@ -165,7 +165,7 @@ def constant_value_errors(problem: NestedExpectation, j: Array, f_values: Array)
     return np.where(same, 0.0, np.inf)
 
 
-def _few_event_errors(values: Array, weights: Array) -> Array:
+def few_event_errors(values: Array, weights: Array) -> Array:
     """Standard errors (q,) of Σ w v where few of n values v (n, q) carry their variance, or zero.
 
     Deviations d from the median, the usual value, give (1 + 3/h) Σ w² d² with the Poisson margin.
@@ -201,7 +201,7 @@ def rare_event_errors(
     """Standard errors (q,) of Σ w f(J) from events in θ that the T points may have missed.
 
     An event is a θ at which f(J) differs from its usual value c, the median. With few of them:
-    `_few_event_errors` of f(J). A rule that has `interpolated` f(J) follows it where it is
+    `few_event_errors` of f(J). A rule that has `interpolated` f(J) follows it where it is
     continuous; the smallest event, the jump at their border, then stands for all. With none, the
     half-width of a 95 % interval is the `unreached_change`, by the rule of three and Cantelli's
     inequality; zero where f or J is constant, and `rule_of_three` where few θ carry the variance
@@ -220,7 +220,7 @@ def rare_event_errors(
         size = np.where(few, border, 0.0) * events
         errors = _SETTINGS.widen(count, ((weights * size) ** 2).sum(axis=0))
     else:
-        errors = _few_event_errors(f_values, weights)
+        errors = few_event_errors(f_values, weights)
     # An average of an indicator is a whole number of events, uncertain by at least one.
     errors = np.maximum(errors, border * np.abs(weights).max(axis=0) / NORMAL_95)
     if (count == 0).any():

@@ -121,6 +121,8 @@ class Certificate:
     planned: LevelSizes = field(default_factory=lambda: LevelSizes((), ()))
     n_batches: int = 0
     n_evaluations: int = 0
+    met: Array | float = 0.0
+    """Standard errors (q,) for events that evaluations outside of the certificate have met."""
 
     fewest: ClassVar[int] = 512
     """Evaluations below which there is too little to see."""
@@ -261,7 +263,7 @@ class Certificate:
         bound = unreached_change(
             lambda moved: weights * f(moved), known, weights * f(known), deviation, len(j)
         )
-        return np.where(changed, 0.0, bound / NORMAL_95)
+        return np.hypot(np.where(changed, 0.0, bound / NORMAL_95), self.met)
 
     def _deviation(self, seen: Residuals, known: Array) -> Array:
         """Upper limits (p,) of the root mean square of J less a model of it, `known` (n, p)."""

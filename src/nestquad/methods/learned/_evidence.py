@@ -91,6 +91,7 @@ class Check:
     weights: Array
     inner: Array
     values: Array
+    _means: dict[ModelOfJ, Array] = field(default_factory=dict, init=False)
     _residuals: dict[ModelOfJ, Array] = field(default_factory=dict, init=False)
 
     @classmethod
@@ -125,6 +126,12 @@ class Check:
     def n_draws(self) -> int:
         return int(self.values.shape[0] * self.values.shape[1])
 
+    def means(self, model: ModelOfJ) -> Array:
+        """Ĵ (m, p) at the θ."""
+        if model not in self._means:
+            self._means[model] = model.mean(self.uniform)
+        return self._means[model]
+
     def residuals(self, model: ModelOfJ) -> Array:
         """g − ĝ (m, 2, p), whose mean over x is J − Ĵ: independent for the two x at a θ."""
         if model not in self._residuals:
@@ -154,7 +161,7 @@ class Check:
         scale = self.scale * np.where(spread > 0, spread, 1.0)
         rests = [self.residuals(model) / scale for model in models]
         best = int(np.argmin([(rest**2).mean() for rest in rests]))
-        means = [model.mean(self.uniform) / scale for model in models]
+        means = [self.means(model) / scale for model in models]
         observed = means[best] + rests[best].mean(axis=1)
         return np.stack([((mean - observed) ** 2).sum(axis=1) for mean in means])
 

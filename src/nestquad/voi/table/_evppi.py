@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from nestquad._checks import generator, shown
+from nestquad._frames import as_given
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, unknown_name
@@ -95,6 +96,7 @@ class Answer:
         }
 
 
+@as_given
 def evpi(outputs: Any) -> pd.DataFrame:
     """Expected value of perfect information (EVPI).
 
@@ -126,6 +128,7 @@ def evpi(outputs: Any) -> pd.DataFrame:
     return pandas().DataFrame(rows)
 
 
+@as_given
 def evppi(
     outputs: Any,
     inputs: Any,

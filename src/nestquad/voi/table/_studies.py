@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 
 from nestquad._checks import generator, is_number, number, numbers, shown
+from nestquad._frames import as_given
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, unknown_name
@@ -340,6 +341,7 @@ def _is_positive(value: Any) -> bool:
     return is_number(value) and 0 < value < np.inf
 
 
+@as_given
 def evsi(
     outputs: Any,
     inputs: Any,
