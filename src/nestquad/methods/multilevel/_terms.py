@@ -13,6 +13,7 @@ from nestquad._typing import Array
 from nestquad.accuracy import linearized_covariance
 from nestquad.evaluate import Design, Evaluations, InnerPoints, OuterPoints, call_f
 from nestquad.kernels import Kernel
+from nestquad.methods.multilevel._levels import remaining_error
 from nestquad.methods.nested import (
     KernelRuleByTheta,
     describe_rules,
@@ -145,8 +146,8 @@ def assemble(levels: Sequence[LevelTerm], finish: Finish, rate: float = STAIRS.r
     for i, level in enumerate(levels):
         for j, part in enumerate(level.answers[1:]):
             halved[j, i] = effect(level.answers[0] - part)
-    outer = _remaining(np.sqrt((halved**2).sum(axis=1))[::-1], rate)
-    inner = _remaining(np.abs(change[1:]), rate)
+    outer = remaining_error(np.sqrt((halved**2).sum(axis=1))[::-1], rate)
+    inner = remaining_error(np.abs(change[1:]), rate)
     last = np.sqrt((halved[0] ** 2).sum(axis=0))
     columns = halved[0].T * (outer / np.where(last > 0, last, 1.0))[:, None]
     spreads = [linearized_covariance(finish, answers, np.diag(term.variance)) for term in levels]
@@ -171,18 +172,6 @@ def _unmoved(sizes: Array) -> Array:
         expected = np.where(size > 0, size, expected / 2.0)
         error += np.where(size > 0, 0.0, expected)
     return np.asarray(error + np.where(sizes[-1:].sum(axis=0) > 0, 0.0, expected))
-
-
-def _remaining(sizes: Array, rate: float) -> Array:
-    """Sum (k,) of the geometric series that goes on from differences (m, k).
-
-    The last one may vanish by accident, so the largest continuation of the last few counts.
-    """
-    recent = sizes[-STAIRS.halvings :]
-    if not len(recent):
-        return np.full(sizes.shape[1], np.inf)
-    ages = np.arange(len(recent))[::-1, None]
-    return np.asarray((recent * 2.0 ** (-rate * ages)).max(axis=0) / (2.0**rate - 1.0))
 
 
 def shared_terms(
