@@ -296,8 +296,10 @@ def _summary_rows(frame: pd.DataFrame) -> dict[int, str]:
             count += 1
         draws = draws[::step]
     for name, column in frame.items():
-        numbers = pandas().to_numeric(column, errors="coerce").dropna()
-        if DRAW_NAMES.fullmatch(str(name)) and (np.diff(np.sort(numbers)) == 1).all():
+        if not DRAW_NAMES.fullmatch(str(name)):
+            continue
+        numbers = pandas().to_numeric(column.astype(str), errors="coerce").dropna()
+        if (np.diff(np.sort(numbers)) == 1).all():
             bare = np.flatnonzero(column.isna()).tolist() if len(numbers) > 1 else []
             rows = dict.fromkeys(bare, "without a number") | rows
     return dict(sorted(rows.items()))
