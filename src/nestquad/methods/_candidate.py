@@ -14,7 +14,7 @@ from nestquad.errors import NestquadError, NumericalError, OutsideDomainError, U
 from nestquad.evaluate import Design, Evaluations, OutOfTimeError
 from nestquad.methods._method import Method, Turn
 from nestquad.methods._time import correct_plan, seconds_of, start_plan
-from nestquad.methods.learned import LearnedDesign
+from nestquad.methods.learned import Learned, LearnedDesign
 from nestquad.result import NORMAL_95
 
 # Evaluations with which a plain rule is no pilot: as many as those of a model.
@@ -80,10 +80,13 @@ class Candidate:
         half = np.max(self.turn.estimate.half_width) if self.turn else np.inf
         return np.inf if np.isnan(half) else float(half)
 
-    def is_within(self, share: float) -> bool:
-        """Whether the half-width is within a share of the standard deviation of f(J) over θ."""
-        sample = self.turn.estimate.sample if self.turn else None
-        return sample is not None and 0.0 < self.half_width <= share * sample.spread
+    @property
+    def unexplained(self) -> float:
+        """Share of the variance of J that pairs show to be unexplained; one without a model."""
+        state = None if self.turn is None else self.turn.state
+        if not isinstance(state, Learned):
+            return 1.0
+        return 0.0 if state.check is None else state.check.unexplained_share(state.model)
 
     def contradicts(self, other: Candidate) -> bool:
         """Whether the intervals of an answer have nothing in common."""

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from nestquad import limits
-from nestquad._scale import scale_of
 from nestquad._typing import Array, Indices
 from nestquad.clock import tick
 from nestquad.points import Lattice, PeriodicLattice, Periodization, Stream, density, moved
@@ -147,15 +146,6 @@ class ModelOfJ(ABC):
     def unexplained(self) -> tuple[Array, Array]:
         """Residuals of g at θ of the fit, (t[, N], p), and weights (t,)."""
         return self.residuals(), self.design.weights
-
-    def expected_rms(self) -> Array:
-        """Root mean square (p,) of g − ĝ that the model expects at a fresh θ and x.
-
-        Here the leave-one-out one, where residuals are of g.
-        """
-        weights, residuals = self.design.weights, self.residuals()
-        scale = scale_of(residuals)
-        return np.asarray(scale * np.sqrt(weights @ (residuals / scale) ** 2 / weights.sum()))
 
     def bounded(self, j: Array, uniform: Array) -> Array:
         """Other J (T, p) at uniforms (T, d_θ) of θ, clipped to the range of a mean of g."""
