@@ -36,6 +36,9 @@ class FaultSettings:
     good
         Share of the variance of J that a proxy may miss and still be called good: 5 % of the
         standard deviation of J.
+    unmet
+        Share of scenarios, all of them unlike those that were drawn at 95 % confidence, up to which
+        a proxy may be called good: three of 300, by the rule of three.
     negligible
         Mean square error as a share of the variance of J, below which there is no fault: 0.3 % of
         the standard deviation of J. Control variates may be biased by less.
@@ -63,6 +66,7 @@ class FaultSettings:
     """
 
     good: float = 0.0025
+    unmet: float = 0.01
     negligible: float = 1e-5
     significance: float = 1e-3
     error: float = 3.3
@@ -385,6 +389,8 @@ class Diagnosis:
         Scores (n,) by which `worst` selects scenarios, chosen without the residuals it shows.
     shown, shown_error
         J − Ĵ at the scenarios (n, p), and standard errors.
+    n_met
+        Scenarios at which g was evaluated, as of a sample of their law.
     """
 
     bias: Estimate
@@ -394,6 +400,7 @@ class Diagnosis:
     rank: Array = field(repr=False)
     shown: Array = field(repr=False)
     shown_error: Array = field(repr=False)
+    n_met: int = 0
 
     @classmethod
     def of(
@@ -406,12 +413,13 @@ class Diagnosis:
         spread: Array,
         rng: np.random.Generator,
         rank: Array | None = None,
+        n_others: int = 0,
     ) -> Diagnosis:
         """From residuals (n_l, N_l, p) of levels l at θ (Σ n_l, d_θ) with weights and Ĵ (·, p).
 
         `spread` (p,) is the variance of Ĵ over θ. `rank` (Σ n_l,) is a size of errors that is known
         without these residuals; without it the first residual of each θ selects, and the others
-        show the error.
+        show the error. g was evaluated at `n_others` scenarios beside these.
         """
         errors = tuple(
             Errors.of(theta, weights, predicted[:, c], [part[:, :, c] for part in parts])
@@ -444,7 +452,9 @@ class Diagnosis:
             rank = np.abs(first / np.sqrt(np.maximum(spread, 1e-300))).max(axis=1)
             mean = (count * mean - first) / (count - 1.0)
             noise = noise * np.sqrt(count / (count - 1.0))
-        return cls(estimate(bias), estimate(share), faults, errors, rank, mean, noise)
+        # Where weights are large, draws are rarer than of the law.
+        n_met = int(len(theta) / max(float(weights.max() / weights.mean()), 1.0)) + n_others
+        return cls(estimate(bias), estimate(share), faults, errors, rank, mean, noise, n_met)
 
     @property
     def n_outputs(self) -> int:
@@ -464,14 +474,24 @@ class Diagnosis:
             words = [fault.sentence(*sorted(np.abs(bias[c, 1:]))) for fault in faults]
             words.append(f"The proxy misses {misses} of the variance of J (at most {most}).")
             texts.append(name + " ".join(words if faults else ["No fault seen.", *words]))
+        texts.append(
+            f"Errors in fewer than {_percent(self.unmet)} of scenarios may have been met by no "
+            "draw (95 %): the verdict and intervals do not know of them."
+        )
         return "\n".join(texts)
 
     @property
+    def unmet(self) -> float:
+        """Probability that scenarios which nobody drew have at most: the rule of three."""
+        return min(3.0 / max(self.n_met, 1), 1.0)
+
+    @property
     def is_good(self) -> bool:
-        """Whether no fault is seen, or the proxy misses next to nothing of the variance of J."""
+        """Whether the proxy misses next to nothing of the variance of J, and few scenarios."""
         upper = np.atleast_1d(np.asarray(self.unexplained.interval()[1]))
         shift = any(fault.kind == "shift" for faults in self.faults for fault in faults)
-        return bool((upper <= SETTINGS.good).all()) and not shift
+        met = self.unmet <= SETTINGS.unmet
+        return bool((upper <= SETTINGS.good).all()) and met and not shift
 
     def worst(self, n: int = 10) -> list[Scenario]:
         """The n different scenarios with the largest errors of those drawn, each with its error.

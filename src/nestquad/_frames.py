@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from nestquad.errors import InputError, MissingExtraError, optional_module
 
-__all__ = ["columns_of", "frame_columns", "frame_library", "is_frame", "new_frame"]
+__all__ = ["as_given", "frame_columns", "frame_of", "in_pandas", "is_frame", "new_frame"]
+
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
 
 _KNOWN = "'pandas', 'polars', 'pyarrow' or another library that narwhals knows"
 
@@ -29,9 +33,10 @@ def new_frame(columns: Mapping[str, Any], library: str = "pandas") -> Any:
         raise InputError("library", repr(library), _KNOWN) from error
 
 
-def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Columns by name from rows that all have the same keys."""
-    return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+def frame_of(rows: Sequence[Mapping[str, Any]], library: str = "pandas") -> Any:
+    """Data frame of a library from rows; a row without a column has no value there."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return new_frame({name: [row.get(name) for row in rows] for name in names}, library)
 
 
 def is_frame(given: object) -> bool:
@@ -61,13 +66,38 @@ def frame_columns(frame: Any, argument: str = "values") -> dict[str, Any]:
     return {str(name): opened[name] for name in names}
 
 
-def frame_library(frame: Any) -> str:
-    """Name of the library of a data frame, for an answer in the same library.
+def in_pandas(given: Any) -> Any:
+    """Data frame of another library as one of pandas; anything else as it is."""
+    if not is_frame(given) or type(given).__module__.partition(".")[0] == "pandas":
+        return given
+    columns = frame_columns(given, "table")
+    return new_frame({name: column.to_numpy() for name, column in columns.items()})
+
+
+def as_given(function: Callable[Given, Answer]) -> Callable[Given, Answer]:
+    """Function of pandas data frames as one of any library: the answer is in that of the first.
 
     Examples
     --------
-    >>> frame_library(new_frame({"value": [1.0]}, "polars"))
-    'polars'
+    >>> @as_given
+    ... def doubled(table):
+    ...     return 2 * table
+    >>> type(doubled(new_frame({"x": [1.0]}, "polars"))).__module__
+    'polars.dataframe.frame'
     """
-    narwhals = optional_module("narwhals", "Reading a data frame", "frames")
-    return str(narwhals.from_native(frame).implementation.name).lower()
+
+    @wraps(function)
+    def converted(*args: Given.args, **kwargs: Given.kwargs) -> Answer:
+        own = [in_pandas(given) for given in args]
+        named = {name: in_pandas(given) for name, given in kwargs.items()}
+        answer: Any = function(*own, **named)
+        pairs = zip((*args, *kwargs.values()), (*own, *named.values()), strict=True)
+        other = next((given for given, frame in pairs if frame is not given), None)
+        if other is not None and is_frame(answer):
+            narwhals = optional_module("narwhals", "Reading a data frame", "frames")
+            library = narwhals.from_native(other).implementation.name.lower()
+            answer = new_frame({name: answer[name].tolist() for name in answer}, library)
+        result: Answer = answer
+        return result
+
+    return converted

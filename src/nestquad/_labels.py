@@ -11,7 +11,7 @@ import numpy as np
 
 from nestquad.errors import UnsupportedError, optional_module
 
-__all__ = ["inference_data", "labeled_estimate"]
+__all__ = ["inference_data", "labeled_estimate", "posterior_tree"]
 
 
 def labeled_estimate(estimate: Any) -> Any:
@@ -51,15 +51,31 @@ def inference_data(estimate: Any) -> Any:
             f"An estimate by {estimate.method!r} has no posterior draws: its error bar is a "
             "standard error. Methods that learn J have draws; to_xarray() labels the others."
         )
-    arviz = optional_module("arviz", "Estimate.to_inference_data", "labels")
-    values = _draws(estimate)[None]  # one chain: draws are independent
-    dims = {"value": ["answer"]} if values.ndim == 3 else {}
-    coords = {"answer": np.arange(values.shape[-1])} if values.ndim == 3 else {}
+    several = {"answer": np.arange(np.size(estimate.value))} if np.ndim(estimate.value) else {}
+    return posterior_tree("value", _draws(estimate), several, _attributes(estimate))
+
+
+def posterior_tree(
+    name: str,
+    draws: Any,
+    coordinates: dict[str, Any],
+    attributes: dict[str, Any],
+    further: dict[str, Any] | None = None,
+) -> Any:
+    """InferenceData of independent draws (K, …), with a coordinate for each axis that follows.
+
+    `further` are coordinates along an axis: by name its axis and values.
+    """
+    arviz = optional_module("arviz", "to_inference_data", "labels")
+    posterior = {name: np.asarray(draws)[None]}  # one chain: draws are independent
+    how = {"dims": {name: list(coordinates)}, "coords": coordinates}
     if hasattr(arviz, "InferenceData"):  # before ArviZ 1.0
-        tree = arviz.from_dict(posterior={"value": values}, dims=dims, coords=coords)
+        tree = arviz.from_dict(posterior=posterior, **how)
     else:
-        tree = arviz.from_dict({"posterior": {"value": values}}, dims=dims, coords=coords)
-    tree["posterior"].attrs.update(_attributes(estimate))
+        tree = arviz.from_dict({"posterior": posterior}, **how)
+    tree["posterior"].attrs.update(attributes)
+    if further:
+        tree["posterior"] = tree["posterior"].assign_coords(further)
     return tree
 
 

@@ -189,11 +189,13 @@ class TangentProblem:
             noisy=base.noisy,
         )
 
-    def bias(self, slopes: Array, by_others: Array) -> Array:
+    def bias(self, slopes: Array, by_others: Array, sample: OuterSample | None) -> Array:
         """Errors of scaled derivatives: steps of differences, combinations, the window of f."""
         by_steps = self.pilot.disagreement if self.tangents.by_differences() else 0.0
         by_rank = 0.0 if self.f.outputs is None else DEFAULT.rank_error
-        bias = np.full(slopes.size, np.hypot(by_steps, by_rank) * np.abs(slopes).max())
+        by_f = 0.0 if sample is None else self.f.step_error(sample)
+        relative = np.linalg.norm([by_steps, by_rank, by_f])
+        bias = np.full(slopes.size, relative * np.abs(slopes).max())
         if self.f.window is None:
             return bias
         away = np.abs(slopes - by_others.reshape(-1, slopes.size)).max(axis=0)
@@ -379,6 +381,36 @@ class SlopeF:
             steps.append(min(effects, key=lambda step: abs(effects[step] - wanted)))
         return replace(self, window=(tuple(widths), tuple(steps)))
 
+    def step_error(self, sample: OuterSample) -> float:
+        """Relative error of slopes of f by steps that are not small beside the spread of J.
+
+        Where θ moves J by little beside |J| or the noise of g, J has both sides of a kink within a
+        step. Slopes by a hundredth of the spread then differ in their mean, or along J.
+        """
+        problem, p = self.tangents.problem, self.n_outputs
+        j = sample.j.reshape(len(sample.j), -1)[:, :p]
+        weights = sample.weights.mean(axis=1) / sample.weights.mean(axis=1).sum()
+        away = j - weights @ j
+        spread = np.sqrt(weights @ away**2)
+        if problem.f is None or self.window is not None:
+            return 0.0
+        worst = 0.0
+        for c in np.flatnonzero(spread > 1e-13 * np.abs(j).max(axis=0)):
+            size = DEFAULT.f_step * np.maximum(np.abs(j[:, c]), self.floor[c])
+            fine = np.full(len(j), 0.01 * spread[c])
+            if (size <= fine).all():
+                continue
+            slopes = []
+            for step in (size, fine):
+                side = step[:, None] * (np.arange(p) == c)
+                change = self.at(problem, j + side) - self.at(problem, j - side)
+                slopes.append(change / (2.0 * step[:, None]))
+            factors = np.stack([np.ones(len(j)), away[:, c] / spread[c]])
+            gap = (factors * weights) @ (slopes[1] - slopes[0])
+            total = weights @ np.abs(slopes[1])
+            worst = max(worst, float((np.abs(gap) / np.maximum(total, 1e-300)).max()))
+        return worst
+
     def __call__(self, joint: Array) -> Array:
         p, active, k = self.n_outputs, self.tangents.active, len(self.tangents.phi)
         j, rows, problem = joint[:, :p], len(joint), self.tangents.problem
@@ -393,15 +425,15 @@ class SlopeF:
             if self.window is not None:
                 size = np.full(rows, self.window[0][c])
             away = size[:, None] * (np.arange(p) == c)
-            changes = [
-                self.at(problem, j + s * away) - self.at(problem, j - s * away) for s in nodes
-            ]
+            changes = [self.at(problem, j + s * away) - value for s in nodes]
+            changes += [value - self.at(problem, j - s * away) for s in nodes]
             partial = np.tensordot(rules, changes, 1) / size[:, None]
             totals[..., active] += partial[..., None] * slopes[:, None, c]
         for i, component in enumerate(self.explicit):
             step = self.tangents.step if self.window is None else self.window[1][i]
-            sides = [self.tangents.sides(component, float(s * step)) for s in nodes]
-            changes = [self.at(up, j) - self.at(down, j) for up, down in sides]
+            problems = [self.tangents.sides(component, float(s * step)) for s in nodes]
+            changes = [self.at(up, j) - value for up, _ in problems]
+            changes += [value - self.at(down, j) for _, down in problems]
             totals[..., component] += np.tensordot(rules, changes, 1) / step
         return np.concatenate([value, *totals.reshape(len(rules), rows, -1)], axis=1)
 
@@ -415,17 +447,27 @@ def _segments(values: Array, reach: float) -> Array:
 
 
 def slope_rules(n: int) -> Sequence[Array]:
-    """Nodes (n,) of a unit window, and weights of F(s) − F(−s) for the slope of F at 0.
+    """Nodes (n,) of a unit window, and weights (2 n,) of changes for the slope of F at 0.
 
-    By a cubic, least squares (Savitzky and Golay 1964), then by a quintic and by a cubic in half of
-    the window, which have smaller biases and more noise; for one node by a line.
+    Changes are F(s) − F(0) and then F(0) − F(−s). The first rule is that of a cubic, least squares
+    (Savitzky and Golay 1964), or of a line for one node. Others bound its bias: a quintic, and a
+    cubic on each side, which tell a slope that jumps within the window.
     """
     nodes = np.arange(1.0, n + 1.0) / n
-    powers = 2.0 * nodes[:, None] ** np.array([1.0, 3.0, 5.0])
+    powers = np.arange(1.0, 6.0)
+    up = nodes[:, None] ** powers
+    down = -((-1.0) ** powers) * up
+    both, none = np.concatenate([up, down]), np.zeros(n)
     if n == 1:
-        return nodes, np.linalg.pinv(powers[:, :1])[0]
-    half = np.concatenate([np.linalg.pinv(powers[: n // 2, :2])[0], np.zeros(n - n // 2)])
-    return nodes, np.linalg.pinv(powers[:, :2])[0], np.linalg.pinv(powers)[0], half
+        return nodes, np.array([0.5, 0.5])
+    sides = [np.linalg.pinv(one[:, :3])[0] for one in (up, down)]
+    return (
+        nodes,
+        np.linalg.pinv(both[:, :3])[0],
+        np.linalg.pinv(both)[0],
+        np.concatenate([sides[0], none]),
+        np.concatenate([none, sides[1]]),
+    )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from nestquad import clock
 from nestquad._diagnosis import Diagnosis, Scenario, check_sections
-from nestquad._frames import columns_of, new_frame
+from nestquad._frames import frame_of
 from nestquad._notebook import pairs
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._threads import one_blas_thread
@@ -94,7 +94,11 @@ class ProxyCheck:
     @property
     def verdict(self) -> str:
         """Faults of the proxy in words, the gravest first."""
-        return self.diagnosis.verdict
+        rare = (
+            "\nE f(J) depends on events that few evaluations have met, or none: most of its "
+            "interval is for events that were not met."
+        )
+        return self.diagnosis.verdict + (rare if self._is_rare else "")
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -104,8 +108,18 @@ class ProxyCheck:
 
     @property
     def is_good(self) -> bool:
-        """Whether the proxy misses at most 0.25 % of the variance of J, with 95 % confidence."""
-        return self.diagnosis.is_good
+        """Whether the proxy misses at most 0.25 % of the variance of J, with 95 % confidence.
+
+        False also where more than 1 % of scenarios may be unlike those drawn, or where E f(J)
+        depends on events that few evaluations have met.
+        """
+        return self.diagnosis.is_good and not self._is_rare
+
+    @property
+    def _is_rare(self) -> bool:
+        """Whether events that were not met are the largest error of E f(J)."""
+        parts = self.estimate.diagnostics["error_parts"]
+        return bool(parts["events"] > parts["draws"])
 
     @property
     def n_evaluations(self) -> int:
@@ -165,7 +179,7 @@ class ProxyCheck:
 
     def to_frame(self, library: str = "pandas") -> Any:
         """The scenarios drawn, a row each, as a data frame; needs the extra ``frames``."""
-        return new_frame(columns_of(self.diagnosis.rows()), library)
+        return frame_of(self.diagnosis.rows(), library)
 
     def plot(self, axes: Any = None) -> Any:
         """Draw observed against predicted, and errors along the proxy, with 95 % bands.
@@ -312,6 +326,7 @@ def _checked(base: ProxyModel, evaluator: Evaluator, stream: Stream, budget: int
             f"{outputs}, one for each output of g",
         )
     certificate.draw(budget - evaluator.n_evaluations)
+    certificate.met = model.met_errors(certificate.average.f)
     estimate = certificate.estimate()
     notes += estimate.diagnostics["notes"]
     seen = certificate.seen
@@ -332,6 +347,7 @@ def _checked(base: ProxyModel, evaluator: Evaluator, stream: Stream, budget: int
         base.sketch.j.var(axis=0),
         stream.child(51).generator(),
         rank,
+        model.n_met,
     )
     value = problem.finish(estimate.diagnostics["model_answers"])
     return ProxyCheck(

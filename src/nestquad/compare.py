@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nestquad._checks import instance, shown, whole
-from nestquad._frames import columns_of, new_frame
+from nestquad._frames import frame_of
 from nestquad._notebook import grid
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import RNGLike
@@ -109,7 +109,7 @@ class Comparison:
         library
             ``"pandas"``, ``"polars"``, ``"pyarrow"`` or any other that narwhals knows.
         """
-        return new_frame(columns_of([asdict(row) for row in self.rows]), library)
+        return frame_of([asdict(row) for row in self.rows], library)
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -130,6 +130,25 @@ class ConditionalEstimate:
         along = theta[:, coordinate] if theta.shape[1] == dim else uniform[:, coordinate]
         return along, self.model.mean(uniform), self.model.sd(uniform)
 
+    def to_inference_data(self, draws: int = 200, rng: RNGLike = None) -> Any:
+        """ArviZ ``InferenceData`` of posterior draws of J (group ``posterior``, one chain).
+
+        They are at the θ of a lattice, which are coordinates ``theta_1``, …; needs ``labels``.
+        """
+        from nestquad._labels import posterior_tree
+
+        sketch = self.model.sketch
+        errors = self.model.paths(draws, np.random.default_rng(rng)).errors
+        values = (sketch.j + errors) * self._unit
+        axes = {"point": np.arange(len(sketch.j)), "output": np.arange(sketch.j.shape[1])}
+        if self._scalar:
+            values = values[..., 0]
+            axes.pop("output")
+        theta = self._law.from_uniform(sketch.uniform)
+        columns = {f"theta_{i}": ("point", column) for i, column in enumerate(theta.T, 1)}
+        facts = {"problem": self.problem, "method": self.method, "created_by": "nestquad"}
+        return posterior_tree("J", values, axes, facts, columns)
+
     def _predict(
         self, uniform: Array, n_axes: int, return_std: bool
     ) -> Array | float | tuple[Array | float, Array | float]:

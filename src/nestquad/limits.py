@@ -56,8 +56,7 @@ LATTICE_POINTS = 1 << 17  # θ on copies of a lattice at a time
 SURROGATE_POINTS = 256  # θ of a dense process: more are slower than most g
 INNER_NODES = 1_024  # inner points of kernel weights, whose cost is N³
 INNER_COORDINATES = 3  # coordinates of x beyond which kernel weights gain nothing
-TUNED_ROWS, TUNED_NODES = 2, 32  # θ and nodes on which an inner kernel is tuned
-TRIED_ROWS, TRIED_NODES = 3, 256  # θ and nodes on which inner kernels are compared
+TUNED_ROWS = 2  # θ on which an inner kernel is tuned
 
 # Sizes that users may ask for.
 GRID_SIZE = 10**9  # T, N and the like: larger ones are slips

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.special import ndtri
@@ -46,16 +46,10 @@ class TuningSettings:
     gain
         Gain of log likelihood, in nats a value, above which a function is moved to the normal
         scale. Functions that grow in the tails were seen to gain 2.5 and more, others 0.8 and less.
-    smoother
-        Bounds for the ratio of lengthscales of Matérn-5/2 and Matérn-3/2 for the same values.
-    wider
-        Median ratio of distances between normal scores and between uniforms, in any dimension.
     """
 
     nodes: int = 48
     gain: float = 1.0
-    smoother: tuple[float, float] = (0.25, 4.0)
-    wider: float = 3.3
 
 
 _TUNING = TuningSettings()
@@ -125,67 +119,45 @@ class KernelQuadrature:
         `groups` are pairs of nodes (N, d) and values (N, m): m functions at the same nodes. With
         ``space="auto"`` the nodes are uniforms; the result has the chosen space.
         """
-        if self.kernel is not None:
-            return self._tuned(self._start_space, self.kernel, groups).recipe
-        if self.lengthscale != "likelihood":
-            kernel = default_kernel(groups[0][0].shape[1], 1.5)
-            return self._tuned(self._start_space, kernel, groups).recipe
-        best, other = self._orders(self._start_space, groups)
-        if self.space != "auto":
-            return best.recipe
-        normal = self._moved(best, _TUNING.wider, groups)
-        values = sum(min(len(v), _TUNING.nodes) * v.shape[1] for _, v in groups)
-        if normal.likelihood - best.likelihood <= _TUNING.gain * values:
-            return best.recipe
-        wider = normal.kernel.lengthscale / best.kernel.lengthscale
-        return _likeliest(normal, self._moved(other, wider, groups))[0].recipe
-
-    def _orders(self, space: Space, groups: Sequence[tuple[Array, Array]]) -> list[_TunedRecipe]:
-        """Fits of both orders of the default kernel, the likelier one first."""
+        first: Space = "uniform" if self.space == "auto" else self.space
         dim = groups[0][0].shape[1]
-        rough = self._tuned(space, default_kernel(dim, 1.5), groups)
-        smooth = default_kernel(dim, 2.5).with_lengthscale(rough.kernel.lengthscale)
-        return _likeliest(rough, self._tuned(space, smooth, groups, bounds=_TUNING.smoother))
+        if self.kernel is not None or self.lengthscale != "likelihood":
+            return self._tuned(first, self.kernel or default_kernel(dim), groups)[1]
+        likelihood, recipe = self._likeliest(first, groups)
+        if self.space == "auto":
+            on_normals, other = self._likeliest("normal", groups)
+            n_values = sum(values[: _TUNING.nodes].size for _, values in groups)
+            if on_normals - likelihood > _TUNING.gain * n_values:
+                return other
+        return recipe
 
-    def _moved(
-        self, fit: _TunedRecipe, wider: float | Array, groups: Sequence[tuple[Array, Array]]
-    ) -> _TunedRecipe:
-        """The kernel of a fit on the uniforms on the normal scale, where distances are larger."""
-        start = fit.kernel.with_lengthscale(wider * fit.kernel.lengthscale)
-        return self._tuned("normal", start, groups, near=True)
-
-    @property
-    def _start_space(self) -> Space:
-        return "uniform" if self.space == "auto" else self.space
+    def _likeliest(
+        self, space: Space, groups: Sequence[tuple[Array, Array]]
+    ) -> tuple[float, KernelQuadrature]:
+        """The likelier of both orders of the default kernel on a space."""
+        dim = groups[0][0].shape[1]
+        fits = [self._tuned(space, default_kernel(dim, nu), groups) for nu in (1.5, 2.5)]
+        return max(fits, key=lambda fit: fit[0])
 
     def _tuned(
-        self,
-        space: Space,
-        kernel: Kernel,
-        groups: Sequence[tuple[Array, Array]],
-        **search: Any,
-    ) -> _TunedRecipe:
-        """Lengthscale and λ_0 for one kernel on one space, and the likelihood of the values.
-
-        A kernel that starts from another fit comes with options of :func:`fit_lengthscale`.
-        """
+        self, space: Space, kernel: Kernel, groups: Sequence[tuple[Array, Array]]
+    ) -> tuple[float, KernelQuadrature]:
+        """Log likelihood of the values, and the recipe with lengthscale and λ_0 for one kernel."""
         if self.lengthscale == "likelihood":
             groups = [(nodes[: _TUNING.nodes], values[: _TUNING.nodes]) for nodes, values in groups]
         if self.space == "auto" and space == "normal":
             groups = [(ndtri(nodes), values) for nodes, values in groups]
         likelihood = 0.0
-        from_nodes = self.kernel is None and self.lengthscale != "fixed" and not search
-        if self.lengthscale == "median" or from_nodes:
+        if self.lengthscale == "median" or (self.kernel is None and self.lengthscale != "fixed"):
             kernel = kernel.with_lengthscale(median_lengthscale(groups[0][0]))
         if self.lengthscale == "likelihood":
-            kernel, likelihood = fit_lengthscale(kernel, groups, **search)
+            kernel, likelihood = fit_lengthscale(kernel, groups)
         regularization = self.regularization
         if isinstance(regularization, Schedule):
             regularization = Schedule((best_lambda0(kernel, groups, regularization.grid),))
-        recipe = replace(
+        return likelihood, replace(
             self, kernel=kernel, space=space, lengthscale="fixed", regularization=regularization
         )
-        return _TunedRecipe(likelihood, kernel, recipe)
 
     @property
     def needs_values(self) -> bool:
@@ -227,19 +199,6 @@ class KernelQuadrature:
             ]
             for rules in by_set
         ]
-
-
-@dataclass(frozen=True)
-class _TunedRecipe:
-    """A tuned recipe, its kernel, and the log likelihood of the values."""
-
-    likelihood: float
-    kernel: Kernel
-    recipe: KernelQuadrature
-
-
-def _likeliest(*fits: _TunedRecipe) -> list[_TunedRecipe]:
-    return sorted(fits, key=lambda fit: fit.likelihood, reverse=True)
 
 
 def default_kernel(dim: int, nu: float = 1.5) -> Kernel:

@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from nestquad import clock
+from nestquad._frames import frame_of
 from nestquad._notebook import grid
 from nestquad._progress import ProgressLike
 from nestquad._tangent_problem import DEFAULT, TangentProblem, with_tangents
 from nestquad._typing import Array, Indices, RNGLike
-from nestquad.errors import InputError, optional_module
+from nestquad.errors import InputError
 from nestquad.estimate import check_limits, estimate
 from nestquad.evaluate import Derivative
 from nestquad.methods import Method
@@ -36,6 +37,8 @@ from nestquad.result import Estimate, plain
 __all__ = ["Sensitivities", "sensitivity"]
 
 
+# Distance of slopes in windows on either side, relative to the slope, beyond which a note says so.
+_ROUGH = 0.2
 _HEAD = ("parameter", "at", "derivative", "95 % interval", "scaled")
 
 
@@ -79,7 +82,7 @@ class Sensitivities:
         n = values.size // (1 + f.n_rules * k)
         m = n * (1 + k)
         unit = np.concatenate([np.ones(n), np.tile(1.0 / np.array(tangents.scale), n)])
-        bias = np.concatenate([np.zeros(n), tangent.bias(values[n:m], values[m:])])
+        bias = np.concatenate([np.zeros(n), tangent.bias(values[n:m], values[m:], joint.sample)])
         errors = np.ravel(joint.std_error)[:m]
         covariance = np.diag(errors**2)
         if joint.covariance is not None:
@@ -90,6 +93,11 @@ class Sensitivities:
             drawn = joint.draws.reshape(len(joint.draws), -1)[:, :m]
             draws = unit * (drawn + bias * np.random.default_rng(0).standard_normal(drawn.shape))
         notes = tuple(tangent.notes())
+        if f.window is not None and (bias[n:] > _ROUGH * np.abs(values[n:m])).any():
+            notes += (
+                "windows to the left and to the right of a jump of f disagree: the density of J "
+                "may jump there, and intervals are as wide as these differ",
+            )
         common = replace(
             joint,
             n_evaluations=tangent.n_spent + tangents.cost * joint.n_evaluations,
@@ -183,9 +191,9 @@ class Sensitivities:
                     )
         return rows
 
-    def to_frame(self) -> Any:
-        """The rows as a pandas DataFrame; needs the extra ``frames``."""
-        return optional_module("pandas", "Sensitivities.to_frame", "frames").DataFrame(self.rows())
+    def to_frame(self, library: str = "pandas") -> Any:
+        """The rows as a data frame of pandas, polars or another; needs the extra ``frames``."""
+        return frame_of(self.rows(), library)
 
     def _cells(self) -> list[tuple[str, ...]]:
         return [

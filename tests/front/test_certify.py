@@ -279,3 +279,37 @@ def test_x_that_can_only_be_sampled_need_no_control():
     check = nq.certify(problem, lambda t: t[:, 0], budget=1200, rng=0)
     assert abs(check.estimate.value - EXACT) <= 2.0 * check.estimate.half_width
     assert any("no control variate" in note for note in check.notes)
+
+
+@pytest.mark.parametrize("kind", ["scenario", "loss"])
+def test_events_that_the_proxy_misses(kind):
+    """Either 30 in .26 % of scenarios, or 1,000 in .05 % of losses given each."""
+    rate, size = (norm.sf(2.8), 30.0) if kind == "scenario" else (5e-4, 1e3)
+    limit = norm.isf(rate)
+
+    def rare(x, theta):
+        at = theta[..., 1] if kind == "scenario" else x[..., 1]
+        return theta[..., 0] + x[..., 0] + size * (at > limit)
+
+    problem = nq.NestedExpectation(nq.Normal(np.zeros(2)), nq.Normal(np.zeros(2)), rare)
+    checks = [nq.certify(problem, lambda t: t[:, 0], budget=2000, rng=seed) for seed in (0, 2, 4)]
+    for check in checks:
+        held = abs(check.estimate.value - rate * size) <= check.estimate.half_width
+        assert held or kind == "loss"  # nobody has met what no evaluation has shown
+        assert not (check.is_good and held)
+        assert "may have been met by no draw" in check.verdict
+
+
+def test_good_takes_scenarios_enough():
+    few, many = (nq.certify(linear(), lambda t: t[:, 0], budget=n, rng=0) for n in (512, 2000))
+    assert many.is_good
+    assert many.diagnosis.unmet < 0.01 < few.diagnosis.unmet
+    assert not few.is_good
+
+
+def test_a_rare_event_without_evidence_is_not_good():
+    """P(J > 4) = 3e-5: no draw shows a change of f."""
+    check = nq.certify(linear(lambda j: 1.0 * (j > 4.0)), lambda t: t[:, 0], budget=2000, rng=0)
+    assert not check.is_good
+    assert "events" in check.verdict
+    assert check.estimate.half_width >= ndtr(-4.0)

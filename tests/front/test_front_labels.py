@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import nestquad as nq
+from nestquad import risk, voi
+from nestquad._frames import frame_columns, frame_of, new_frame
 
 
 @pytest.fixture
@@ -70,6 +72,22 @@ def test_draws_as_inference_data(several):
         replace(single, draws=None).to_inference_data()
 
 
+@pytest.mark.parametrize("method", ["ckq", "joint"])
+def test_draws_of_j_as_inference_data(method):
+    pytest.importorskip("arviz")
+    problem = nq.NestedExpectation(
+        nq.Uniform(), nq.Uniform(), lambda x, theta: np.exp(x * theta)[..., 0]
+    )
+    J = nq.conditional(problem, budget=256, method=method, rng=0)
+    posterior = J.to_inference_data(draws=50, rng=0)["posterior"]
+    assert posterior["J"].dims == ("chain", "draw", "point")
+    theta = posterior["theta_1"].values
+    exact = np.expm1(theta) / theta
+    np.testing.assert_allclose(posterior["J"].values[0].mean(axis=0), exact, rtol=1e-3)
+    mean, sd = J(theta[:, None], return_std=True)
+    np.testing.assert_allclose(posterior["J"].values[0].mean(axis=0), mean, atol=4 * sd.max())
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_points_and_values_in_any_library(library):
     pytest.importorskip(library)
@@ -104,6 +122,33 @@ def test_comparison_as_a_frame(library):
     assert type(frame).__module__.split(".")[0] == library
     assert list(frame["method"]) == ["nmc"]
     assert float(next(iter(frame["rmse"]))) == table.rows[0].rmse
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_value_of_information_answers_in_the_library_of_its_tables(library):
+    pytest.importorskip(library)
+    rng = np.random.default_rng(0)
+    draws = rng.standard_normal((1000, 2))
+    inputs = {"effect": draws[:, 0], "cost": draws[:, 1]}
+    benefits = {"none": np.zeros(1000), "new": draws @ [1.0, 0.5]}
+    expected = voi.evppi(new_frame(benefits), new_frame(inputs), rng=0)
+    values = voi.evppi(new_frame(benefits, library), inputs=new_frame(inputs, library), rng=0)
+    assert type(values).__module__.split(".")[0] == library
+    columns = frame_columns(values)
+    assert list(columns) == list(expected.columns)
+    assert columns["pars"].to_list() == ["effect", "cost"]
+    np.testing.assert_array_equal(columns["evppi"].to_numpy(), expected["evppi"])
+    known = voi.Outputs(net_benefit=new_frame(benefits, library))
+    assert list(voi.psa_summary(known)["option"]) == ["none", "new"]
+
+
+def test_rows_of_a_report_as_a_frame():
+    pytest.importorskip("polars")
+    frame = frame_of([{"a": 1.0, "b": "x"}, {"a": 2.0}], "polars")
+    assert frame.to_dict(as_series=False) == {"a": [1.0, 2.0], "b": ["x", None]}
+    problem = nq.NestedExpectation(nq.Normal(), nq.Normal(), lambda x, theta: (x + theta)[..., 0])
+    report = risk.measure(problem, var=0.9, es=(), budget=200, rng=0)
+    assert type(report.to_frame("polars")).__module__.startswith("polars")
 
 
 def test_unknown_library():

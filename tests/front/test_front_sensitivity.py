@@ -612,3 +612,40 @@ def test_value_is_that_of_the_problem():
     s = nq.sensitivity(linear, {"mean": 0.5, "slope": 2.0}, budget=1500, rng=0, method="joint")
     assert s.value.sample is not None
     np.testing.assert_allclose(s.value.sample.j, 0.5 + 2.0 * s.value.sample.theta[:, 0], atol=1e-4)
+
+
+@pytest.mark.parametrize("place", [-0.2, 0.05, 0.5])
+def test_jumps_of_the_density_widen_the_interval(place):
+    """J = z + 1{z > 0} has no values between 0 and 1."""
+
+    def above(mean):
+        return nq.NestedExpectation(
+            nq.Normal(),
+            nq.Normal(),
+            lambda x, theta: theta[..., 0] + (theta[..., 0] > 0) + mean + 0.3 * x[..., 0],
+            lambda j: 1.0 * (j > place),
+        )
+
+    s = nq.sensitivity(above, {"mean": 0.0}, budget=1500, rng=0, method="joint")
+    assert holds(s["mean"], norm.pdf(place) if place < 0 else 0.0)
+    assert s["mean"].half_width < 1.0
+    if abs(place) < 0.1:
+        assert any("density of J may jump" in note for note in s.notes)
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e-8])
+def test_steps_of_f_beside_a_tiny_spread_of_j(size):
+    """E max(J, 0) = s φ(0) for J ~ N(0, s²), where g has noise of size one."""
+
+    def positive(s):
+        return nq.NestedExpectation(
+            nq.Normal(0.0, s),
+            lambda theta: nq.Normal(theta, 1.0),
+            lambda x, theta: x[..., 0],
+            lambda j: np.maximum(j, 0.0),
+        )
+
+    s = nq.sensitivity(positive, {"s": size}, budget=1500, rng=0, method="joint")["s"]
+    assert holds(s, norm.pdf(0.0))
+    if size == 1e-3:
+        assert s.half_width < 0.01

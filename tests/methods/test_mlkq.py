@@ -114,19 +114,19 @@ def test_balanced_staircase_fits_its_budget(budget):
 
 def test_growth_goes_where_the_error_is():
     stairs = Staircase((32, 16, 8), (4, 8, 16))
-    more_theta = stairs.grown(np.array([1.0, 0.0, 0.0]), 1e-6, (0.5, 0.5), 0.3, None)
+    more_theta = stairs.grown(np.array([1.0, 0.0, 0.0]), 1e-6, 0.3, None)
     assert more_theta.n_inner == stairs.n_inner
     assert more_theta.n_outer[0] > 32
     assert more_theta.n_outer[1:] == (16, 8)
-    more_levels = stairs.grown(np.full(3, 1e-6), 1.0, (0.5, 0.5), 0.2, None)
+    more_levels = stairs.grown(np.full(3, 1e-6), 1.0, 0.2, None)
     assert len(more_levels.n_inner) > 3
-    assert stairs.grown(np.ones(3), 1.0, (0.5, 0.5), 0.2, stairs.n_evaluations) is None
+    assert stairs.grown(np.ones(3), 1.0, 0.2, stairs.n_evaluations) is None
     # Level 2 cannot have more θ than level 1, which has to grow first.
     waiting = Staircase((64, 8, 8), (4, 8, 16))
-    grown = waiting.grown(np.array([1e-9, 1e-9, 1.0]), 1e-9, (0.5, 0.5), 0.6, None)
+    grown = waiting.grown(np.array([1e-9, 1e-9, 1.0]), 1e-9, 0.6, None)
     assert grown.n_outer == (64, 16, 16)
     capped = Staircase((2048, 16), (4, 8))
-    assert capped.grown(np.array([1.0, 0.0]), 0.0, (0.5, 0.5), 0.2, None) is None
+    assert capped.grown(np.array([1.0, 0.0]), 0.0, 0.2, None) is None
 
 
 @pytest.mark.parametrize("budget", [48, 300, 5_000])
@@ -214,7 +214,8 @@ def test_mean_error(name, budget, error):
 
 def test_errors_of_a_geometric_series_are_its_rest():
     # Corrections 2^-l on levels whose halves, quarters and eighths are wrong by 2, 4, 8 times the
-    # error of the whole: what is left is then known exactly.
+    # error of the whole, and so differ from it by 1, 3, 7 times that: the largest continuation of
+    # these is 7/4 of the error.
     wrong = np.array([1.0, 2.0, 4.0, 8.0])
     none = np.zeros(1)
     levels = [
@@ -223,9 +224,7 @@ def test_errors_of_a_geometric_series_are_its_rest():
     ]
     found = assemble(levels, lambda answers: answers.reshape(()))
     np.testing.assert_allclose(found.answers, sum(2.0**-level for level in range(5)) + 5e-3)
-    assert found.outer_rate == pytest.approx(1.2, abs=0.2)
-    assert np.all((np.abs(found.outer) > 0.7e-3) & (np.abs(found.outer) < 1.3e-3))
-    assert found.inner_rate == pytest.approx(1.0, abs=0.02)
+    np.testing.assert_allclose(np.abs(found.outer), 1.75e-3)
     assert found.inner[0, 0] == pytest.approx(2.0**-4 + 1e-3, rel=0.05)
 
 
@@ -247,21 +246,6 @@ def test_several_answers_and_combine():
     combined = both[0].diagnostics["answers"]
     assert both[0].value == pytest.approx(combined[0] - combined[1:].max(), abs=1e-9)
     assert abs(both[0].value - problem.exact) < 4.0 * both[0].std_error
-
-
-def test_the_roughest_answer_chooses_the_kernel():
-    # Two linear answers must not talk the rule for a kink into a kernel that smooths it away.
-    problem = nq.NestedExpectation(
-        outer=nq.Uniform(-1.0, 1.0),
-        inner=nq.Normal(),
-        g=lambda x, t: t[..., 0] + 0.0 * x[..., 0],
-        f=lambda j: np.stack([np.maximum(j - 0.3, 0.0), j, 2 * j], axis=-1),
-    )
-    alone = replace(problem, f=lambda j: np.maximum(j - 0.3, 0.0))
-    with_others, by_itself = (
-        nq.estimate(p, budget=1_000, method=MLKQ(), rng=0) for p in (problem, alone)
-    )
-    assert with_others.value[0] == pytest.approx(by_itself.value, abs=1e-9)
 
 
 # Same numbers whatever runs them

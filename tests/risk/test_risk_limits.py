@@ -26,7 +26,7 @@ def test_ordinary_units_of_money(scale):
 
 @pytest.mark.parametrize("scale", [1e-200, 1e-100, 1e100, 1e200])
 def test_units_out_of_range_are_refused(scale):
-    with pytest.raises(nq.EvaluationError, match="another unit of money"):
+    with pytest.raises(nq.EvaluationError, match="another unit"):
         risk.measure(book(scale), var=0.95, budget=500, rng=0)
 
 

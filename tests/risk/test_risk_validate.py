@@ -133,6 +133,25 @@ def test_factors_remove_the_bias_of_few_draws(k):
     assert "regression on factors" in report.estimate.method
 
 
+def test_heavy_noise_of_a_table_widens_its_interval():
+    """Noise exp(2 Z − 2), a factor of J: the mean of ten draws has a kurtosis of 10⁵."""
+    rng, held, halves = np.random.default_rng(0), [], []
+    for _ in range(3):
+        z = rng.standard_normal(1000)
+        losses = np.exp(0.6 * z)[:, None] * np.exp(2.0 * rng.standard_normal((1000, 10)) - 2.0)
+        frame = {
+            "scenario": np.repeat(np.arange(1000), 10),
+            "loss": losses.ravel(),
+            "rate": np.repeat(z, 10),
+        }
+        found = risk.from_table(frame, factors=["rate"], var=0.95, es=[]).var[0.95]
+        exact = np.exp(0.6 * 1.6449)
+        held.append(abs(found.value - exact) <= found.half_width)
+        halves.append(found.half_width / exact)
+    assert sum(held) >= 2
+    assert 0.05 < np.median(halves) < 3.0
+
+
 def test_factors_are_checked():
     frame, _ = table(100, 2, 0)
     with pytest.raises(nq.InputError, match="no column 'volatility'"):

@@ -74,7 +74,7 @@ def edited(line, cell):
         (TABLE.to_csv(index=False, header=False), "a header line with names"),
         (TABLE.rename(columns={"b": "a"}).to_csv(index=False), "the column 'a' 2 times"),
         (TABLE.rename(columns={"b": ""}).to_csv(index=False), "column 2 without a name"),
-        ("a,b\n", "no rows"),
+        ("a,b\n", "0 rows"),
         ("", "no rows"),
         ("a,b\n1,2\n", "1 rows"),
     ],

@@ -9,6 +9,7 @@ import openpyxl
 import pandas as pd
 import pytest
 
+import nestquad as nq
 from nestquad import voi
 from nestquad.cli import main
 
@@ -86,6 +87,10 @@ def with_rows(place, rows, label=None):
     if label:
         extra["Iteration"] = label
     return book((pd.concat([table.iloc[:place], extra, table.iloc[place:]], ignore_index=True),))
+
+
+def with_means(table):
+    return pd.concat([table, table.mean().to_frame().T], ignore_index=True)
 
 
 def subtotals(statistic):
@@ -191,11 +196,22 @@ READ = {
     "German words": (lambda: book((log("Kosten {}"),)), ""),
     "decimal commas with three digits": (
         lambda: book((log().map(lambda x: x if x == int(x) else f"{x:.3f}".replace(".", ",")),)),
-        "has decimal commas",
+        "with decimal commas",
+    ),
+    "titles of blocks above a blank line": (
+        lambda: book(
+            (log().set_axis(NAMES, axis=1), 5),
+            titles=(("A1", "PSA"), ("B3", "Inputs"), ("E3", "Costs (£)"), ("G3", "QALYs")),
+        ),
+        "'PSA' (A1)",
+    ),
+    "totals on one of two sheets": (
+        lambda: book(inputs=P, results=with_means(log().iloc[:, 4:])),
+        "sheet 'results' and 'inputs' used",
     ),
     "per cent": (
         lambda: book((log().assign(p_cure=[f"{100 * x:.3f}%" for x in P.p_cure]),)),
-        "'p_cure' is in %",
+        "'p_cure': in %",
     ),
     "a hidden sheet": (lambda: hidden("sheet"), "hidden sheet 'old' not used"),
     "a hidden column": (lambda: hidden("columns"), ""),
@@ -293,6 +309,50 @@ def test_a_number_far_from_all_others_is_said(cell):
     seen = voi.preview(("slip.xlsx", saved(book((log(),), titles=[("F9", cell)]))), wtp=20_000)
     assert seen.problems == ()
     assert f"far from all other draws in line 9 ({cell:,.6g}): is it a slip?" in seen.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("marks", "separator", "encoding"),
+    [
+        (".,", ";", "utf-8"),
+        ("\u202f,", ";", "utf-8"),
+        ("\u00a0,", "\t", "cp1252"),
+        ("'.", ";", "utf-8"),
+        (",.", ",", "utf-8"),
+    ],
+)
+def test_formats_of_other_countries_with_a_total(marks, separator, encoding):
+    """A title, German, French, Swiss or English numbers with groups, and a row of means."""
+    table = with_means(log().iloc[:, 1:])
+    cells = table.map(lambda x: f"{x:,.8f}".translate(str.maketrans(",.", marks)))
+    text = "PSA of May\n\n" + cells.to_csv(index=False, sep=separator)
+    seen = voi.preview(("log.csv", text.encode(encoding)), wtp=20_000)
+    assert seen.problems == ()
+    np.testing.assert_allclose(seen.costs, COSTS, rtol=1e-7)
+    np.testing.assert_allclose(seen.effects, EFFECTS, rtol=1e-7)
+    assert any("line 124 (mean)" in note for note in seen.notes)
+
+
+def test_sheets_with_draws_in_another_order_are_refused():
+    parts = {"inputs": log().iloc[:, :4], "results": log().iloc[::-1, [0, 4, 5, 6, 7]]}
+    with pytest.raises(nq.InputError, match="other numbers of draws, 'Iteration', on the sheets"):
+        voi.preview(("model.xlsx", saved(book(**parts))))
+
+
+def test_blank_rows_matter_only_where_draws_have_no_numbers():
+    made = book(**{
+        kind: pd.concat([log().Iteration, table], axis=1)
+        for kind, table in (("inputs", P), ("costs", COSTS), ("QALYs", EFFECTS))
+    })  # fmt: skip
+    made["costs"].insert_rows(9)
+    assert voi.preview(("model.xlsx", saved(made))).problems == ()
+
+
+def test_a_comma_too_many_in_one_line_is_no_note():
+    lines = COSTS.to_csv(index=False).splitlines()
+    lines[7] = "1,234.5,1500.2"
+    problem = voi.preview(P, ("c.csv", "\n".join(lines).encode()), EFFECTS).problems[0]
+    assert "lines of different lengths (2 cells in the header, 3 in line 8)" in str(problem)
 
 
 @pytest.mark.parametrize("separator", [",", ";"])

@@ -136,7 +136,7 @@ def test_lines_above_the_header(above):
 
 def test_a_cell_too_many_is_no_row_name():
     text = "SoC,Drug\n" + "\n".join(f"{k // 9 + 1},{100 + k},5.5" for k in range(N))
-    with pytest.raises(nq.InputError, match="without a name"):
+    with pytest.raises(nq.InputError, match="lines of different lengths"):
         voi.read_csv(file("c.csv", text), "costs")
 
 
@@ -279,7 +279,6 @@ def test_a_category_does_not_stop_an_analysis():
     [
         (["5%", "0.05"], "'5%' beside cells without %"),
         (["£5", "$5"], "the text '£5'"),
-        (["€1,234", "€1,235"], "'€1,234', a number with separators"),
         (["yes", "1"], "the text 'yes'"),
     ],
 )
@@ -319,11 +318,11 @@ def test_thousands_are_not_read_as_decimals(cells, separator):
     ("cells", "separator", "noted"),
     [
         (lambda x: f"{x:,.2f}", ",", "'9,100.13' is 9100.13"),
-        (lambda x: f"£{x:,.0f}", ",", "is in £; '£9,100' is 9100"),
-        (lambda x: f"GBP {x:.2f}", ",", "is in GBP"),
-        (lambda x: f"{x:.2f}".replace(".", ",") + " €", ";", "is in €; has decimal commas"),
-        (lambda x: german(x, 2), ";", "has decimal commas; '9.100,13' is 9100.13"),
-        (lambda x: f"{x:.2f}".replace(".", ","), ";", "the file has decimal commas"),
+        (lambda x: f"£{x:,.0f}", ",", "in £; '£9,100' is 9100"),
+        (lambda x: f"GBP {x:.2f}", ",", "in GBP"),
+        (lambda x: f"{x:.2f}".replace(".", ",") + " €", ";", "in €; with decimal commas"),
+        (lambda x: german(x, 2), ";", "with decimal commas; '9.100,13' is 9100.13"),
+        (lambda x: f"{x:.2f}".replace(".", ","), ";", "with decimal commas"),
     ],
 )
 def test_number_formats_that_leave_no_doubt(cells, separator, noted):

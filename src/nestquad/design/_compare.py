@@ -14,6 +14,7 @@ import numpy as np
 
 from nestquad import pages
 from nestquad._checks import listed, shown
+from nestquad._frames import frame_of
 from nestquad._notebook import grid
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
@@ -28,7 +29,7 @@ from nestquad.design._gain import (
     variance_reduction,
 )
 from nestquad.design._learned import Shared
-from nestquad.errors import InputError, optional_module
+from nestquad.errors import InputError
 from nestquad.estimate import as_budget
 from nestquad.plots import INK, axes_or_new, series_styles
 from nestquad.points import Stream
@@ -157,9 +158,9 @@ class DesignComparison:
             )
         return records
 
-    def to_frame(self) -> Any:
-        """The rows as a ``pandas.DataFrame``; needs the extra ``frames``."""
-        return optional_module("pandas", "to_frame", "frames").DataFrame(self.rows())
+    def to_frame(self, library: str = "pandas") -> Any:
+        """The rows as a data frame of pandas, polars or another; needs the extra ``frames``."""
+        return frame_of(self.rows(), library)
 
     def to_dict(self) -> dict[str, Any]:
         return {

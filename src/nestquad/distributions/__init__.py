@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from nestquad.distributions._families import Empirical as Empirical
-from nestquad.distributions._families import Independent as Independent
 from nestquad.distributions._families import LogNormal as LogNormal
 from nestquad.distributions._families import MultivariateT as MultivariateT
 from nestquad.distributions._families import Normal as Normal
@@ -12,6 +11,7 @@ from nestquad.distributions._families import standard_deviation as standard_devi
 from nestquad.distributions._law import Law as Law
 from nestquad.distributions._law import read_only as read_only
 from nestquad.distributions._law import to_uniform as to_uniform
+from nestquad.distributions._scipy import Independent as Independent
 from nestquad.distributions._scipy import ScipyLaw as ScipyLaw
 from nestquad.distributions._scipy import as_law as as_law
 from nestquad.distributions._user import Sampler as Sampler

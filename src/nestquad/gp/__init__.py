@@ -23,10 +23,8 @@ from nestquad.gp._lattice import interpolate as interpolate
 from nestquad.gp._lattice import lattice_steps as lattice_steps
 from nestquad.gp._lattice import omega as omega
 from nestquad.gp._lattice import refine_kernel as refine_kernel
-from nestquad.gp._lengthscale import amplitude as amplitude
 from nestquad.gp._lengthscale import fit_lengthscale as fit_lengthscale
 from nestquad.gp._lengthscale import median_lengthscale as median_lengthscale
-from nestquad.gp._lengthscale import restricted_likelihood as restricted_likelihood
 from nestquad.gp._optimizer import maximum_likelihood as maximum_likelihood
 from nestquad.gp._surrogate import Surrogate as Surrogate
 from nestquad.gp._surrogate import SurrogateKind as SurrogateKind

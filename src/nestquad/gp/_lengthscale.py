@@ -1,8 +1,8 @@
-"""Lengthscales and amplitudes of kernels: restricted likelihood pooled over θ, median heuristic."""
+"""Lengthscales of kernels: restricted likelihood pooled over θ, median heuristic."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,6 @@ from scipy.linalg import lapack
 from nestquad import limits
 from nestquad._typing import Array
 from nestquad.kernels import Kernel
-from nestquad.rules import Factor
 
 
 @dataclass(frozen=True)
@@ -22,14 +21,9 @@ class LengthscaleSettings:
     ----------
     ridge
         Relative ridge while tuning: large enough for every lengthscale to factorize.
-    grid
-        Factors of the first grid.
-    between
-        Places of the second grid around the best factor, in steps of the first.
-    wide
-        Step of the first grid, of log factors, from which on there is a second.
-    near
-        Factors to try first for a kernel that is close.
+    bounds, grid
+        Least and largest factor of the lengthscale, and the number of factors between: neighbors
+        differ by 1.6, and the likelihood between them is a parabola of the logarithm.
     nodes
         Leading nodes of each group that are used: optima are flat, and the cost is N³.
     median_nodes
@@ -37,10 +31,8 @@ class LengthscaleSettings:
     """
 
     ridge: float = 1e-9
-    grid: int = 6
-    between: tuple[float, ...] = (-2 / 3, -1 / 3, 1 / 3, 2 / 3)
-    wide: float = 1.0
-    near: tuple[float, float] = (0.25, 4.0)
+    bounds: tuple[float, float] = (0.03, 30.0)
+    grid: int = 16
     nodes: int = 128
     median_nodes: int = 256
 
@@ -68,39 +60,14 @@ def median_lengthscale(nodes: Array) -> float:
     return distance if distance > 0 else 1.0
 
 
-def amplitude(factor: Factor, values: Array) -> Array:
-    """Variance of a Gaussian process with unknown constant mean, for each column of values (N, m).
-
-    The maximum of the restricted likelihood: the quadratic form of the values, less the part
-    that the constant explains, over N - 1.
-    """
-    n = values.shape[0]
-    solved = factor.solve(np.column_stack([values, np.ones(n)]))
-    inverse_values, inverse_one = solved[:, :-1], solved[:, -1]
-    explained = (values.T @ inverse_one) ** 2 / inverse_one.sum()
-    quadratic = np.maximum((values * inverse_values).sum(axis=0) - explained, 0.0)
-    return np.asarray(quadratic / max(n - 1, 1))
-
-
-def restricted_likelihood(kernel: Kernel, nodes: Array, values: Array) -> float:
-    """Log restricted likelihood (up to a constant) of m functions at the same N nodes.
-
-    Each function has its own constant and all share one amplitude, both profiled out: the
-    functions are g(·, θ) for different θ, and the kernel is common to all of them.
-    """
-    return float(_scaled_likelihoods(kernel, nodes[None], values[None], np.ones(1))[0])
-
-
-def fit_lengthscale(
-    kernel: Kernel,
-    groups: Sequence[tuple[Array, Array]],
-    *,
-    bounds: tuple[float, float] = (0.03, 30.0),
-    near: bool = False,
-) -> tuple[Kernel, float]:
+def fit_lengthscale(kernel: Kernel, groups: Sequence[tuple[Array, Array]]) -> tuple[Kernel, float]:
     """The kernel with the likeliest multiple of its lengthscale, and its log likelihood.
 
-    Both come from a parabola through the best factors tried: optima are flat. Per-coordinate
+    The restricted likelihood of m functions at the same N nodes, up to a constant. Each function
+    has its own constant and all share one amplitude, both profiled out: the functions are g(·, θ)
+    for different θ, and the kernel is common to all of them.
+
+    Both come from a parabola through the best of a grid of factors: optima are flat. Per-coordinate
     lengthscales keep their ratios. Values are standardised by the profile itself.
 
     Parameters
@@ -109,17 +76,12 @@ def fit_lengthscale(
         Where to start.
     groups
         Pairs of nodes (N, d) and values (N, m): m functions observed at the same nodes.
-    bounds
-        The least and the largest factor.
-    near
-        The kernel is close already: factors between 1/4 and 4 are tried first, and all only if the
-        best is one of these.
 
     Cost
     ----
-    Ten Cholesky factorisations of min(N, 128) for each group, in two batches; six
-    in one for bounds as narrow as (1/4, 4), or if the kernel is near. L-BFGS-B would take more:
-    there is one parameter, and kernels have no derivatives in it.
+    Sixteen Cholesky factorisations of min(N, 128) for each group, in one batch: many small ones at
+    once cost little more than one. L-BFGS-B would take more: there is one parameter, and kernels
+    have no derivatives in it.
     """
     # Groups of one shape are worked on together.
     alike: dict[tuple[int, ...], list[tuple[Array, Array]]] = {}
@@ -133,38 +95,12 @@ def fit_lengthscale(
         for nodes, values in (zip(*group, strict=True) for group in alike.values())
     ]
 
-    def likelihoods(log_factors: Array) -> Array:
-        factors = np.exp(log_factors)
-        return np.asarray(sum(_scaled_likelihoods(kernel, n, v, factors) for n, v in stacks))
-
-    tried, heights = _searched(likelihoods, _TUNING.near if near else bounds)
-    if near and int(np.argmax(heights)) in (0, len(heights) - 1):
-        tried, heights = _searched(likelihoods, bounds)
+    factors = np.geomspace(*_TUNING.bounds, _TUNING.grid)
+    heights = np.sum([_scaled_likelihoods(kernel, n, v, factors) for n, v in stacks], axis=0)
     best = int(np.argmax(heights))
     around = slice(max(best - 1, 0), best + 2)
-    log_factor, highest = _vertex(tried[around], heights[around], best - around.start)
+    log_factor, highest = _vertex(np.log(factors[around]), heights[around], best - around.start)
     return kernel.with_lengthscale(kernel.lengthscale * float(np.exp(log_factor))), highest
-
-
-def _searched(
-    likelihoods: Callable[[Array], Array], bounds: tuple[float, float]
-) -> tuple[Array, Array]:
-    """Logarithms of factors in ascending order, and their likelihoods.
-
-    A grid, and a finer one around its best point if it is wide. Many small factorisations at once
-    cost little more than one, so factors are tried in batches.
-    """
-    low, high = np.log(bounds)
-    tried = np.linspace(low, high, _TUNING.grid)
-    heights = likelihoods(tried)
-    step = tried[1] - tried[0]
-    if step < _TUNING.wide:
-        return tried, heights
-    between = tried[int(np.argmax(heights))] + step * np.array(_TUNING.between)
-    between = between[(between > low) & (between < high)]
-    tried, heights = np.append(tried, between), np.append(heights, likelihoods(between))
-    order = np.argsort(tried)
-    return tried[order], heights[order]
 
 
 def _vertex(x: Array, y: Array, best: int) -> tuple[float, float]:

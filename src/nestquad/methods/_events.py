@@ -9,6 +9,7 @@ the probability of a value k standard deviations from the mean by 1/(1 + k²).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +78,6 @@ class EventSettings:
 
 
 _SETTINGS = EventSettings()
-event_probability = _SETTINGS.probability
 
 
 def effective_number(deviations: Array) -> Array:
@@ -129,7 +129,7 @@ def unseen_value_errors(
     """Standard errors (q,) of Σ w f(J) from values of g that the points may have missed.
 
     A loss with a small probability in x shows in few of the values: the mean of an output is then
-    uncertain by `_few_event_errors` for all θ at once, and the error is the change of the average
+    uncertain by `few_event_errors` for all θ at once, and the error is the change of the average
     by J moved up or down by this standard error. Where it shows in none: `constant_value_errors`.
 
     Shapes: values (n[, p]) independent evaluations of g, or means of several, with weights (n,)
@@ -141,7 +141,7 @@ def unseen_value_errors(
     if _is_constant(rows):
         return constant_value_errors(problem, j, f_values)
     shares = np.full(len(rows), 1.0 / len(rows)) if value_weights is None else value_weights
-    shifts = _few_event_errors(rows, shares[:, None])
+    shifts = few_event_errors(rows, shares[:, None])
     errors = np.zeros(f_values.shape[1])
     for output in np.flatnonzero(shifts):
         step = shifts * (np.arange(shifts.size) == output)
@@ -165,7 +165,7 @@ def constant_value_errors(problem: NestedExpectation, j: Array, f_values: Array)
     return np.where(same, 0.0, np.inf)
 
 
-def _few_event_errors(values: Array, weights: Array) -> Array:
+def few_event_errors(values: Array, weights: Array) -> Array:
     """Standard errors (q,) of Σ w v where few of n values v (n, q) carry their variance, or zero.
 
     Deviations d from the median, the usual value, give (1 + 3/h) Σ w² d² with the Poisson margin.
@@ -201,11 +201,11 @@ def rare_event_errors(
     """Standard errors (q,) of Σ w f(J) from events in θ that the T points may have missed.
 
     An event is a θ at which f(J) differs from its usual value c, the median. With few of them:
-    `_few_event_errors` of f(J). A rule that has `interpolated` f(J) follows it where it is
+    `few_event_errors` of f(J). A rule that has `interpolated` f(J) follows it where it is
     continuous; the smallest event, the jump at their border, then stands for all. With none, the
-    half-width of a 95 % interval is max_k min(3/T, 1/(1 + k²)) |f(m ± k s) - c| for mean m and
-    standard deviation s of J, by the rule of three and Cantelli's inequality; zero where f or J
-    is constant, and `rule_of_three` where few θ carry the variance of J, so that s is unknown.
+    half-width of a 95 % interval is the `unreached_change`, by the rule of three and Cantelli's
+    inequality; zero where f or J is constant, and `rule_of_three` where few θ carry the variance
+    of J, so that its standard deviation is unknown.
 
     Shapes: j (T[, p]), f_values and weights (T, q).
     """
@@ -220,7 +220,7 @@ def rare_event_errors(
         size = np.where(few, border, 0.0) * events
         errors = _SETTINGS.widen(count, ((weights * size) ** 2).sum(axis=0))
     else:
-        errors = _few_event_errors(f_values, weights)
+        errors = few_event_errors(f_values, weights)
     # An average of an indicator is a whole number of events, uncertain by at least one.
     errors = np.maximum(errors, border * np.abs(weights).max(axis=0) / NORMAL_95)
     if (count == 0).any():
@@ -228,23 +228,40 @@ def rare_event_errors(
     return np.asarray(errors)
 
 
+def unreached_change(
+    f: Callable[[Array], Array], j: Array, usual: Array, deviation: Array, n: int
+) -> Array:
+    """max_k min(3/n, 1/(1 + k²)) · mean |f(J ± k s) − c| (q,): a change that none of n points had.
+
+    Each output of J moves by k of its standard deviations s, and all at once; k are half-octaves.
+    Changes that are not finite do not count.
+
+    Shapes: j (M, p), usual values c (M or 1, q), deviation s (p,); f takes (M, p).
+    """
+    outputs = deviation[None] if deviation.size == 1 else np.vstack([np.diag(deviation), deviation])
+    bound = np.zeros(usual.shape[1])
+    for k in 2.0 ** (0.5 * np.arange(28)):
+        for step in k * outputs:
+            sides = [np.abs(f(j + step) - usual), np.abs(f(j - step) - usual)]
+            finite = [np.where(np.isfinite(side), side, 0.0) for side in sides]
+            change = np.maximum(*finite).mean(axis=0)
+            bound = np.maximum(bound, _SETTINGS.probability(n, k) * change)
+    return bound
+
+
 def _out_of_sight(problem: NestedExpectation, j: Array, usual: Array) -> Array:
-    """max_k min(3/T, 1/(1 + k²)) |f(m ± k s) - c| (q,) over each output of J, and all at once."""
+    """`unreached_change` (q,) of f at the mean of J (T[, p]) with an upper limit of its spread."""
     factor = spread_factor(j)
     if factor == np.inf:
         return rule_of_three(problem, j, usual, len(j))
-    rows = j.reshape(j.shape[0], -1)
+    rows = j.reshape(len(j), -1)
     mean, spread = rows.mean(axis=0), rows.std(axis=0)
     spread = factor * np.where(spread > 1e-12 * np.abs(mean), spread, 0.0)
-    outputs = spread if spread.size == 1 else np.vstack([np.diag(spread), spread])
-    outputs = outputs.reshape(-1, spread.size)
-    k = 2.0 ** (0.5 * np.arange(41))  # half-octaves, to a million standard deviations
-    at = (mean + np.concatenate([k, -k])[:, None, None] * outputs).reshape(-1, spread.size)
-    values = f_or_nan(problem, at if j.ndim > 1 else at[:, 0])
-    chance = np.repeat(np.tile(_SETTINGS.probability(len(j), k), 2), len(outputs))
-    with np.errstate(invalid="ignore"):
-        bound = chance[:, None] * np.abs(values - usual)
-    return np.asarray(np.max(np.where(np.isfinite(bound), bound, 0.0), axis=0))
+
+    def f(at: Array) -> Array:
+        return f_or_nan(problem, at if j.ndim > 1 else at[:, 0])
+
+    return unreached_change(f, mean[None], usual[None], spread, len(j))
 
 
 def rule_of_three(problem: NestedExpectation, j: Array, usual: Array, n: int) -> Array:
@@ -348,12 +365,10 @@ def unreached_errors(
             error = check.scale * np.sqrt(np.maximum(upper, 0.0))
         # Even an exact model does not show how far J reaches.
         deviation = np.hypot(error, base.j.std(axis=0))
-        for step in 2.0 ** np.arange(14.0):
-            for sign in (step, -step):
-                moved = model.bounded(base.j + sign * deviation, base.uniform)
-                change = np.nan_to_num(np.abs(average.f(moved) - f)).mean(axis=0)
-                far = _SETTINGS.probability(n, step) * change
-                bound = np.where(count == 0, np.maximum(bound, far), bound)
+        far = unreached_change(
+            lambda j: average.f(model.bounded(j, base.uniform)), base.j, f, deviation, n
+        )
+        bound = np.where(count == 0, np.maximum(bound, far), bound)
     errors = bound / NORMAL_95
     if has_jumps:
         border = np.where(count > 0, np.where(events, away, np.inf).min(axis=0), 0.0)

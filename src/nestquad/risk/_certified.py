@@ -24,7 +24,7 @@ class BoundSettings:
         Distances h from a level, in root mean square errors of Ĵ, of which the best is taken;
         levels of confidence are divided by their number (Bonferroni).
     n_levels
-        Losses at which an interval of VaR is looked for.
+        Losses at which an interval of VaR is looked for: its ends are among them.
     fewest
         Pairs below which nothing is certified.
     """
@@ -73,10 +73,8 @@ class _Bounds:
         mean, error = self.square.mean(), self.square.std() / np.sqrt(n)
         size = float(np.sqrt(max(mean, error, 1e-24 * law.variance)))
         self.widths = size * np.array(settings.widths)
-        self.factor = float(stdtrit(n - 1, 1.0 - 0.025 / len(self.widths)))
-        self.dense_factor = float(
-            stdtrit(max(len(law.mass) - 1, 1), 1.0 - 0.025 / len(self.widths))
-        )
+        freedom = np.array([n - 1, max(len(law.mass) - 1, 1)])
+        self.factor, self.dense_factor = stdtrit(freedom, 1.0 - 0.025 / len(self.widths)).tolist()
 
     def _limit(self, terms: Array) -> Array:
         """Upper confidence limits of means over the law of terms (…, m) at pairs."""
@@ -110,20 +108,11 @@ class _Bounds:
         levels = np.unique(np.concatenate([p * (1.0 - tail) + 1e-9, 1.0 - (1.0 - p) * tail]))
         losses = self.jhat.quantiles(levels)
         ends = np.array([self.exceedance(float(c)) for c in losses])
-        at = np.flatnonzero((ends[:, 0] <= 1.0 - p) & (1.0 - p <= ends[:, 1]))
-        first, last = (at[0], at[-1]) if len(at) else 2 * (np.searchsorted(levels, p),)
-        low = self._end(p, losses[first - 1], losses[first]) if first else -np.inf
-        beyond = last + 1 < len(losses)
-        high = self._end(p, losses[last + 1], losses[last]) if beyond else np.inf
+        may = (ends[:, 0] <= 1.0 - p) & (1.0 - p <= ends[:, 1])
+        may[np.searchsorted(levels, p)] = True
+        # The neighbors are no p-quantiles.
+        low, high = np.array([-np.inf, *losses, np.inf])[np.flatnonzero(may)[[0, -1]] + [0, 2]]
         return float(low), float(high)
-
-    def _end(self, p: float, outside: float, inside: float) -> float:
-        """Bisection between a loss that is no p-quantile and one that may be."""
-        for _ in range(16):
-            middle = 0.5 * (outside + inside)
-            low, high = self.exceedance(middle)
-            outside, inside = (outside, middle) if low <= 1.0 - p <= high else (middle, inside)
-        return outside
 
     def shortfall(self, p: float) -> tuple[float, float]:
         c, pairs = self.jhat.quantile(p), self.pairs

@@ -133,7 +133,6 @@ class OutputDraws:
         self.predicted = pairs.mean_of(predicted)
         # Given scenarios are no sample: their pairs have no bootstrap.
         self.chances = law.bootstrap[1] if law.scatter else np.ones((len(law.b), len(self.seen.z)))
-        self.noise = 1.0 / self.seen.trust(np.ones(len(self.seen.z))) - 1.0
         self.near = law.dependence(targets, self.seen.pairs.s)
         self.column = np.clip(np.searchsorted(law.z, self.seen.z), 0, n - 1)
         self.means = [self._means(k) for k in range(len(law.samples))]
@@ -225,7 +224,7 @@ class OutputDraws:
         law, pairs, near = self.law, self.seen.pairs, kind != "es"
         weights = pairs.weights * self.chances[k]
         b, v = law.b[k][self.column], law.v[k][self.column] + 1e-300
-        trust = v / (v + 2.0 * self.noise)
+        trust = v / (v + 2.0 * self.seen.pair_noise)
         least = _NEAR**2 * (law.variance + law.unexplained) if near else 1e-300
 
         def chance(mean: Array, variance: Array) -> Array:
@@ -339,19 +338,21 @@ def _exceedance(outputs: OutputDraws, i: int) -> Array:
     """Scaled derivatives (1 + K, p) of P(J > c): a density times a mean, in each draw."""
     law, c = outputs.law, float(outputs.targets.keys[i][1])
     width = _WINDOW * float(np.sqrt(law.variance + law.unexplained))
-    density = np.array([_density(draw, c, width) for draw in law.samples])
-    # Half the window shows its bias, and errors of Ĵ that oscillate.
-    rough = density[0] - _density(law.center, c, 0.5 * width)
+    density = np.array([_density(draw, c, width)[0] for draw in law.samples])
+    # Other rules, and half the window, show its bias, jumps, and errors of Ĵ that oscillate.
+    others = [*_density(law.center, c, width), *_density(law.center, c, 0.5 * width)]
+    rough = np.abs(density[0] - others).max()
     density[1:] += rough * np.random.default_rng(7).standard_normal(len(density) - 1)
     means = np.stack([outputs.conditional(i, k, c)[0] for k in range(len(density))])
     return np.asarray(density[:, None] * means)
 
 
-def _density(law: WeightedSample, c: float, width: float) -> float:
-    """Density of J at c: slope of a cubic through eight values of the distribution function."""
-    nodes, rule, *_ = slope_rules(4)
-    changes = [law.exceedance(c - s * width) - law.exceedance(c + s * width) for s in nodes]
-    return max(float(rule @ np.array(changes)) / width, 0.0)
+def _density(law: WeightedSample, c: float, width: float) -> list[float]:
+    """Density of J at c: slopes of the distribution function by all rules."""
+    (nodes, *rules), here = slope_rules(4), law.exceedance(c)
+    changes = [here - law.exceedance(c + s * width) for s in nodes]
+    changes += [law.exceedance(c - s * width) - here for s in nodes]
+    return [max(float(rule @ np.array(changes)) / width, 0.0) for rule in rules]
 
 
 def _by_name(slopes: Array, tangents: Tangents, estimate: Estimate) -> dict[str, Estimate]:

@@ -93,21 +93,6 @@ class LossDistribution:
         """Losses in increasing order, for a curve."""
         return np.unique(self.law.center.quantiles(ndtr(np.linspace(-_REACH, _REACH, _PLACES))))
 
-    @cached_property
-    def _curve(self) -> tuple[Array, Array]:
-        probability, error = self.cdf(self.losses, return_std=True)
-        return probability, error
-
-    @property
-    def probability(self) -> Array:
-        """P(J ≤ loss) at `losses`."""
-        return self._curve[0]
-
-    @property
-    def std_error(self) -> Array:
-        """Standard errors of `probability`."""
-        return self._curve[1]
-
     def band(self, level: float = 0.95) -> tuple[Array, Array]:
         """Lower and upper ends of intervals for P(J ≤ loss) at each of `losses`."""
         level = number("level", level, "a probability strictly between 0 and 1", below=1.0)
@@ -119,7 +104,7 @@ class LossDistribution:
         """Draw P(J > loss) on a logarithmic scale with its 95 % band; returns the axes."""
         ax = axes_or_new(ax)
         low, high = self.band()
-        above = 1.0 - self.probability
+        above = 1.0 - self.cdf(self.losses)
         shown_ = (above > 2e-4) & (above < 0.999)
         look = series_styles(1)[0]
         x = self.losses[shown_]

@@ -20,7 +20,7 @@ from nestquad.distributions import Empirical
 from nestquad.errors import InputError
 from nestquad.estimate import check_evaluation, check_limits, solved, validated
 from nestquad.evaluate import Evaluator, Store
-from nestquad.methods import Turn
+from nestquad.methods import Turn, has_transports
 from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
@@ -385,8 +385,8 @@ def _stressed(
         in_units=False,
     )
     stream = Stream.from_rng(run.rng).child(60)
-    tolerances = (run.tol, run.rtol)
-    found = run_stresses(evaluator, points, stream, run.budget, tolerances, run.max_seconds)
+    tolerances = run.tol or 0.0, run.rtol or 0.0
+    found = run_stresses(evaluator, points, stream, run.budget, *tolerances, run.max_seconds)
     evaluator.close()
     left = None if run.budget is None else run.budget - evaluator.n_evaluations
     return found, replace(run, budget=None if left is None else max(left, SETTINGS.fewest))
@@ -414,9 +414,8 @@ def _memory(prior: Any, problem: NestedExpectation) -> Memory:
     """The memory of an earlier run whose laws have as many drivers."""
     memory, law = Memory.of(prior), problem.outer_law
     dims = 0, 0
-    if law.has_transport and not isinstance(law, Empirical):
-        theta = law.from_uniform(np.full((1, law.base_dim), 0.5))
-        dims = law.base_dim, problem.inner_law(theta).base_dim
+    if has_transports(problem) and not isinstance(law, Empirical):
+        dims = law.base_dim, problem.inner_base_dim
     if dims != memory.dims:
         given = "a run with {} drivers of θ and {} of x".format(*memory.dims)
         raise InputError("prior", given, "as many as today: {} and {}".format(*dims))

@@ -9,32 +9,23 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nestquad import clock
+from nestquad._scale import require_size
 from nestquad._threads import one_blas_thread
 from nestquad._typing import Array, Indices
 from nestquad.clock import TimePlan
-from nestquad.errors import EvaluationError, InputError
+from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid
 from nestquad.methods import Goal, LearnedDesign, Method, ModelOfJ, Turn, has_transports
 from nestquad.methods.learned import Check, DenseSet, Pairs, RegressionModel
 from nestquad.methods.nested import NO_VARIATION
-from nestquad.points import IID, PeriodicLattice
+from nestquad.points import IID, PeriodicLattice, Stream
 from nestquad.problem import NestedExpectation
 from nestquad.result import Estimate
 from nestquad.risk._law import LawOfJ
 from nestquad.risk._prior import Memory, Replayed
 from nestquad.risk._scenarios import REPLICATES, RIDGE_POINTS, Scenarios, scenarios_of
-from nestquad.risk._stacking import (
-    LossDraws,
-    Model,
-    is_same_model,
-    residuals_of,
-    stack,
-    student_score,
-)
+from nestquad.risk._stacking import StackedModel, student_score
 from nestquad.risk._targets import Targets
-
-# Sizes of losses whose fourth powers, and products of a few of those, are in range.
-SIZES = (1e-60, 1e60)
 
 
 @dataclass(frozen=True)
@@ -56,10 +47,8 @@ class SamplingSettings:
         Limit of time: numbers that may be computed for ĝ at all pairs, ten seconds.
     most_learning, most_pairs
         Limits of memory: evaluations to learn from, and those of pairs.
-    rows
-        Rows at which a model is computed at a time.
     pilot_replicates
-        Sets of dense θ of a pilot, which only shows where pairs should be.
+        Sets of dense θ before there are pairs, which only show where these should be.
     """
 
     learning: float = 0.62
@@ -72,7 +61,6 @@ class SamplingSettings:
     numbers: int = 1 << 30
     most_learning: int = 1 << 20
     most_pairs: int = 1 << 22
-    rows: int = 4096
     pilot_replicates: int = 4
 
     @property
@@ -98,16 +86,14 @@ class RiskState:
         Where θ comes from, models of the losses, their average, and a model of each output of g.
     dense, laws
         Dense θ with Ĵ, and the law of each loss.
-    draws
-        The pairs, with all outputs of g.
+    draws, check
+        The pairs, with all outputs of g, and with the losses that are analyzed.
     affordable
         Evaluations that further pairs may take.
     time
         Forecast of the seconds of turns; None before the first.
     evaluations
         Values of g with their points, for losses of other positions.
-    residuals
-        Residuals of models at the pairs so far.
     details
         Description of the model, in words of the method.
     memory
@@ -118,14 +104,14 @@ class RiskState:
 
     scenarios: Scenarios
     models: list[ModelOfJ]
-    model: Model
+    model: StackedModel
     parts: ModelOfJ | None
     dense: DenseSet
     laws: tuple[LawOfJ, ...]
     draws: Check
+    check: Check
     affordable: float
     evaluations: Evaluations
-    residuals: dict[ModelOfJ, Array]
     details: tuple[str, ...] = ()
     time: TimePlan | None = None
     memory: Memory | None = None
@@ -165,6 +151,8 @@ class TailSampling(Method[RiskState]):
 
     def lines(self, values: Array) -> Array:
         """Losses (…, L) from outputs (…, p)."""
+        if not values.size:
+            return values
         values = values[..., : self.n_losses]
         if self.each:
             return values
@@ -261,7 +249,7 @@ class TailSampling(Method[RiskState]):
         assert isinstance(last.design, LearnedDesign)
         state, plan, best, takes = last.state, last.state.time, None, 0.0
         n, present = last.design.learning.n_evaluations, 2 * state.n_pairs
-        if isinstance(state.model, RegressionModel) and n >= RIDGE_POINTS:
+        if state.model.is_only(RegressionModel) and n >= RIDGE_POINTS:
             return None
         most = min(n + left, SETTINGS.most_learning)
         if goal.half_width:  # where seconds count, so do turns
@@ -336,23 +324,22 @@ class TailSampling(Method[RiskState]):
             memory, draws = replayed.memory, replayed.memory.draws
             learning = memory.evaluations(evaluations.evaluator, raw.ndim == 2)
             raw = learning.values(len(memory.raw))
-        fitted = last is None or replayed is not None or last.design.grids[0] != grid
+        kept = None  # the state whose fit is that of today
+        if last is not None and replayed is None and last.design.grids[0] == grid:
+            kept = last.state
         with one_blas_thread():
-            if before is not None and not fitted:
-                models, parts = before.models, before.parts
-            else:
-                models = self.fit(scenarios, learning)
-                several = raw.ndim == 3 and not self.each
-                parts = scenarios.parts(learning) if several else None
-            known = {} if before is None or fitted else before.residuals
-            model = self.stacked(models, self.summed(draws, known))
-            if before is not None and not fitted and is_same_model(model, before.model):
-                model, dense = before.model, before.dense
-            if before is None or fitted or model is not before.model or not before.n_pairs:
-                # A pilot only shows where pairs should be.
-                pilot = design.seconds is not None and last is None
-                n = SETTINGS.pilot_replicates if pilot else REPLICATES
+            models = self.fit(scenarios, learning) if kept is None else kept.models
+            several = raw.ndim == 3 and not self.each
+            new = scenarios.parts(learning) if several and kept is None else None
+            parts = new if kept is None else kept.parts
+            check = replace(draws, values=self.lines(draws.values))
+            model = self.stacked(models, check)
+            if kept is not None and kept.n_pairs and model.is_same(kept.model):
+                model, dense = kept.model, kept.dense
+            else:  # without pairs it only shows where pairs should be
+                n = REPLICATES if len(draws.weights) else SETTINGS.pilot_replicates
                 dense = scenarios.dense(model, n, grid.stream.child(8))
+            repeatable = replayed is not None or isinstance(grid.outer_points, PeriodicLattice)
             state = RiskState(
                 scenarios,
                 models,
@@ -361,19 +348,17 @@ class TailSampling(Method[RiskState]):
                 dense,
                 (),
                 draws,
+                check,
                 max(self._affordable(model, draws) - 2.0 * len(draws.weights), 0.0),
                 evaluations,
-                known,
                 tuple(str(note) for note in model.describe()["notes"]),
-                memory=memory
-                if replayed or isinstance(grid.outer_points, PeriodicLattice)
-                else None,
+                memory=memory if repeatable else None,
                 helps=before is None or before.helps,
                 n_replayed=0 if before is None else before.n_replayed,
             )
-            estimate, state = self._estimate(evaluations.problem, state, raw, design, replayed)
+            estimate, state = self._estimate(evaluations.problem, state, raw, replayed)
         if replayed is None:
-            plan = self._timed(evaluations, last, state.model, clock.now() - started, fitted)
+            plan = self._timed(evaluations, last, model, clock.now() - started, kept is None)
             state = replace(state, time=plan)
         return Turn(design, estimate, state)
 
@@ -383,20 +368,14 @@ class TailSampling(Method[RiskState]):
         if self.names not in (None, outputs):
             expected = f"{outputs}, one for each output of g"
             raise InputError("outputs", f"{self.names} of them", expected)
-        size = float(np.abs(raw).max())
-        if size and not SIZES[0] < size < SIZES[1]:
-            raise EvaluationError(
-                f"g has values of size {size:.2g}; expected sizes between {SIZES[0]:g} and "
-                f"{SIZES[1]:g}",
-                advice="State losses in another unit of money.",
-            )
+        require_size(raw)
         return raw
 
     def _timed(
         self,
         evaluations: Evaluations,
         last: Turn[RiskState] | None,
-        model: Model,
+        model: StackedModel,
         seconds: float,
         fitted: bool,
     ) -> TimePlan:
@@ -415,24 +394,18 @@ class TailSampling(Method[RiskState]):
             plan = replace(last.state.time, seconds_of_g=each)
         return plan.corrected(seconds, n, total - n, total - before, fitted=fitted)
 
-    def summed(self, draws: Check, known: dict[ModelOfJ, Array]) -> LossDraws:
-        """Pairs with the losses that are analyzed, and residuals that are known."""
-        lines = self.lines(draws.values) if len(draws.values) else draws.values
-        return LossDraws(draws.uniform, draws.weights, draws.inner, lines, known)
-
-    def stacked(self, models: list[ModelOfJ], draws: LossDraws) -> Model:
+    def stacked(self, models: list[ModelOfJ], check: Check) -> StackedModel:
         """Average of a lattice and a regression, weighted by residuals of the first pairs."""
-        if len(models) < 2 or not len(draws.values):
-            return models[-1]
-        check = draws.first(SETTINGS.most_choosing)
-        lattice, regression = models
-        stacked = stack(lattice, regression, check)
+        regression = StackedModel.single(models[-1])
+        if len(models) < 2 or not len(check.values):
+            return regression
+        n, outputs = SETTINGS.most_choosing, check.values.shape[2]
+        stacked = StackedModel.of(models[0], models[1], check, n)
         # The square of a bar falls with the number of pairs, of which a regression affords more.
-        most = SETTINGS.pairs_for_points * lattice.n_points
-        n = check.values.shape[2]
+        most = SETTINGS.pairs_for_points * models[0].n_points
         scores = [
-            student_score(residuals_of(model, check).reshape(-1, n)).sum()
-            - 0.5 * n * np.log(min(self._affordable(model, draws), most))
+            student_score(model.residuals(check)[:n].reshape(-1, outputs)).sum()
+            - 0.5 * outputs * np.log(min(self._affordable(model, check), most))
             for model in (stacked, regression)
         ]
         return stacked if scores[0] <= scores[1] else regression
@@ -445,9 +418,9 @@ class TailSampling(Method[RiskState]):
         rest = slice(SETTINGS.most_choosing if len(state.models) > 1 else 0, None)
         return Pairs(pairs.s[rest], pairs.r[rest], pairs.weights[rest], pairs.expected[rest])
 
-    def _affordable(self, model: Model, draws: Check) -> float:
+    def _affordable(self, model: StackedModel, draws: Check) -> float:
         """Evaluations of pairs within the limit of time: ĝ may cost a sum over all points."""
-        if isinstance(model, RegressionModel):
+        if model.is_only(RegressionModel):
             return SETTINGS.most_pairs
         each = model.n_points * (model.dim + draws.inner.shape[2])
         return float(min(SETTINGS.numbers * self.patience / each, SETTINGS.most_pairs))
@@ -457,10 +430,9 @@ class TailSampling(Method[RiskState]):
         problem: NestedExpectation,
         state: RiskState,
         raw: Array,
-        design: Design,
         replayed: Replayed | None,
     ) -> tuple[Estimate, RiskState]:
-        dense = state.dense
+        dense, design = state.dense, state.evaluations.design
         assert dense.owner is not None
         which = state.scenarios.which(state.draws.uniform)
         dim = state.model.dim if which is None else np.inf
@@ -468,9 +440,10 @@ class TailSampling(Method[RiskState]):
         notes: list[str] = []
         constant = np.ptp(self.lines(raw[:, 0].reshape(len(raw), -1)), axis=0) == 0
         if state.n_pairs:
-            constant &= np.ptp(self.lines(state.draws.values), axis=(0, 1)) == 0
-            laws = self._corrected(laws, state, which, design, replayed)
-            share = laws[0].unexplained / max(laws[0].unexplained + laws[0].variance, 1e-300)
+            constant &= np.ptp(state.check.values, axis=(0, 1)) == 0
+            rng = design.grids[0].stream.child(9)
+            laws = self._corrected(laws, state, which, rng, replayed)
+            share = laws[0].unexplained_share
             notes.extend(_remarks(state, share))
             text = f"{state.n_pairs:,} pairs of fresh draws: the model leaves {share:.1%} of the "
             text += "variance of the loss unexplained, which the law of the loss accounts for"
@@ -490,7 +463,7 @@ class TailSampling(Method[RiskState]):
         estimate = _combined(
             [law.measured(self.targets) for law in laws],
             problem=problem,
-            diagnostics={"model": type(state.model).__name__, "notes": notes},
+            diagnostics={"model": _name(state.model), "notes": notes},
             n_evaluations=design.n_evaluations,
             n_outer=len(raw) + state.n_pairs,
             n_inner=1,
@@ -503,26 +476,26 @@ class TailSampling(Method[RiskState]):
         laws: Sequence[LawOfJ],
         state: RiskState,
         which: Indices | None,
-        design: Design,
+        stream: Stream,
         replayed: Replayed | None,
     ) -> list[LawOfJ]:
         """Laws corrected by pairs: J given Ĵ."""
-        model, draws, found = state.model, state.draws, []
-        check = self.summed(draws, state.residuals)
+        model, draws, found = state.model, state.check, []
         same = np.unique(draws.uniform, axis=0, return_inverse=True)[1].ravel()
-        s, r = model.mean(draws.uniform), residuals_of(model, check)
-        blocks = np.array_split(draws.uniform, -(-state.n_pairs // SETTINGS.rows))
-        expected = np.concatenate([model.sd(block) for block in blocks]) ** 2
+        s, r, expected = model.means(draws), model.residuals(draws), model.variances(draws)
         for c, law in enumerate(laws):
             node = same if which is None else law.node[which]
             pairs = Pairs(s[:, c], r[:, :, c], draws.weights, expected[:, c], node)
-            # The same stream for all: errors of dates go together.
-            rng = design.grids[0].stream.child(9).generator()
-            law = law.corrected(pairs, rng, values=check.values[:, :, c])
+            rng = stream.generator()  # the same for all: errors of dates go together
+            law = law.corrected(pairs, rng, values=draws.values[:, :, c])
             if replayed is not None:
                 law = law.shifted(replayed.evidence(s[:, c], c, same, self.lines), rng)
             found.append(law)
         return found
+
+
+def _name(model: StackedModel) -> str:
+    return " and ".join(type(one).__name__ for one in model.models)
 
 
 def _combined(

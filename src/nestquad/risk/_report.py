@@ -318,18 +318,27 @@ class RiskReport(Tabular):
     def to_json(self, indent: int | None = None) -> str:
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
-    @property
+    def _heading(self) -> str:
+        return f"Risk: {self.problem}"
+
     def _title(self) -> str:
         return f"{self.problem}: {self.n_evaluations:,} evaluations, {self.status}"
 
+    def _shown(self) -> list[dict[str, Any]]:
+        """Rows of the measures for people."""
+        return self.rows()
+
+    def _remarks(self) -> str:
+        return "\n".join(self.notes)
+
     def _repr_html_(self) -> str:
-        return grid(self._title, *cells_of(self.rows()))
+        return grid(self._title(), *cells_of(self._shown()))
 
     def __str__(self) -> str:
-        tables = {"": self.rows(), **self._tables()}
+        tables = {"": self._shown(), **self._tables()}
         texts = [f"{name}\n{text_table(rows)}".strip() for name, rows in tables.items() if rows]
-        first = f"{self._title}, {self.seconds:.2g} s\n"
-        return (first + "\n\n".join([*texts, "\n".join(self.notes)])).rstrip()
+        first = f"{self._title()}, {self.seconds:.2g} s\n"
+        return (first + "\n\n".join([*texts, self._remarks()])).rstrip()
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the exceedance curve of J with its band, VaR and shortfall; returns the axes.
@@ -381,7 +390,17 @@ class RiskReport(Tabular):
 
         Without the extra ``plot`` it has no figures.
         """
-        return write_sections(path, f"Risk: {self.problem}", _sections(self), command)
+        file, heading = page_path(path), self._heading()
+        sections = [f"<h1>{escape(heading)}</h1>", *self._page(), footer(command)]
+        try:
+            return write_page(file, heading, sections)
+        except OSError as error:
+            given = f"{str(path)!r}, which cannot be written ({error.strerror})"
+            raise InputError("path", given, "a file in a folder that exists") from error
+
+    def _page(self) -> Iterator[str]:
+        """Sections of the page."""
+        return _sections(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -431,16 +450,6 @@ def page_path(path: Any) -> Path:
     if not isinstance(path, str | PathLike) or Path(path).suffix.lower() not in (".html", ".htm"):
         raise InputError("path", shown(path), expected)
     return Path(path)
-
-
-def write_sections(path: Any, heading: str, body: Iterator[str], command: str | None) -> Path:
-    """Write a page of sections below a heading; returns the file."""
-    sections = [f"<h1>{escape(heading)}</h1>", *body, footer(command)]
-    try:
-        return write_page(page_path(path), heading, sections)
-    except OSError as error:
-        given = f"{str(path)!r}, which cannot be written ({error.strerror})"
-        raise InputError("path", given, "a file in a folder that exists") from error
 
 
 def _sections(report: RiskReport) -> Iterator[str]:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nestquad.errors import optional_module
+from nestquad._frames import frame_of
 from nestquad.result import NORMAL_95
 
 Row = Mapping[str, Any]
@@ -23,9 +23,9 @@ class Tabular(ABC):
     def rows(self) -> list[dict[str, Any]]:
         """One for each number, by the names of columns."""
 
-    def to_frame(self) -> Any:
-        """The rows as a pandas DataFrame; needs the extra ``frames``."""
-        return optional_module("pandas", "to_frame", "frames").DataFrame(self.rows())
+    def to_frame(self, library: str = "pandas") -> Any:
+        """The rows as a data frame of pandas, polars or another; needs the extra ``frames``."""
+        return frame_of(self.rows(), library)
 
     def __str__(self) -> str:
         return text_table(self.rows())

@@ -17,13 +17,13 @@ from nestquad._typing import Array, Indices
 from nestquad.distributions import Empirical
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Evaluator, Grid, OutOfTimeError
-from nestquad.methods import Goal, JointLattice, ModelOfJ, Turn
+from nestquad.methods import Goal, JointLattice, ModelOfJ, Turn, has_transports
 from nestquad.methods.learned import Check, DenseSet, JointModel, RegressionModel
 from nestquad.points import IID, Given, PeriodicLattice, Sobol, Stream, density, periodic
 from nestquad.problem import NestedExpectation
 from nestquad.regression import Regression, ridge
 from nestquad.result import Estimate
-from nestquad.risk._stacking import Model
+from nestquad.risk._stacking import StackedModel
 
 # Independently shifted sets of dense θ, whose spread is the error of their average.
 REPLICATES = 16
@@ -68,7 +68,7 @@ class Scenarios(ABC):
         """Models of the losses, from the evaluations of a design; draws will choose."""
 
     @abstractmethod
-    def dense(self, model: Model, n: int, stream: Stream) -> DenseSet:
+    def dense(self, model: StackedModel, n: int, stream: Stream) -> DenseSet:
         """θ as coordinates with Ĵ, in n replicates."""
 
     @abstractmethod
@@ -173,14 +173,8 @@ _NOTHING = Estimate(np.nan, np.inf, 0, 0, 0, "none")  # a lattice grows by its d
 class LawScenarios(Scenarios):
     """θ from a transport of uniforms, which are its coordinates."""
 
-    @cached_property
-    def _joint(self) -> bool:
-        middle = np.full((1, self.problem.outer_law.base_dim), 0.5)
-        theta = self.problem.outer_law.from_uniform(middle)
-        return self.problem.inner_law(theta).has_transport
-
     def design(self, n: int, goal: Goal, last: Design | None) -> Design | None:
-        if self._joint:
+        if has_transports(self.problem):
             before: Turn[Any] | None = None if last is None else Turn(last, _NOTHING, None)
             own = goal if goal.adaptive else replace(goal, budget=n)
             return JointLattice().sized(self.problem, own, n, before)
@@ -189,7 +183,7 @@ class LawScenarios(Scenarios):
     def fit(self, evaluations: Evaluations, lines: Lines) -> list[ModelOfJ]:
         found = [self._ridge(evaluations, lines)]
         outputs = found[0].sketch.j.shape[1]
-        if self._joint and outputs <= _JOINT_OUTPUTS:
+        if has_transports(self.problem) and outputs <= _JOINT_OUTPUTS:
             raw = evaluations.values(evaluations.design.grids[0].n_outer)
             summed = lines(raw.reshape(len(raw), 1, -1))
             known = KnownValues(evaluations.evaluator, evaluations.design, summed)
@@ -198,7 +192,7 @@ class LawScenarios(Scenarios):
             found.insert(0, joint)
         return found
 
-    def dense(self, model: Model, n: int, stream: Stream) -> DenseSet:
+    def dense(self, model: StackedModel, n: int, stream: Stream) -> DenseSet:
         affordable = (_NUMBERS // (n * max(model.cost, 1))).bit_length() - 1
         parts = list(model.replicates(n, int(np.clip(affordable, _FEWEST, _MOST)), stream))
         columns = zip(*((p.uniform, p.weights, p.j, p.owner) for p in parts), strict=True)
@@ -283,7 +277,7 @@ class GivenScenarios(Scenarios):
     def fit(self, evaluations: Evaluations, lines: Lines) -> list[ModelOfJ]:
         return [self._ridge(evaluations, lines)]
 
-    def dense(self, model: Model, n: int, stream: Stream) -> DenseSet:
+    def dense(self, model: StackedModel, n: int, stream: Stream) -> DenseSet:
         j = np.concatenate([model.mean(block) for block in _blocks(self.coordinates)])
         owner = np.zeros(len(j), dtype=np.intp)
         if not self._listed:  # a sample has an error, given θ not

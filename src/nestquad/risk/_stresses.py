@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri
 
 from nestquad import clock
 from nestquad._checks import numbers, shown
 from nestquad._typing import Array
+from nestquad.accuracy import replicate_errors
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Evaluator, Grid, OutOfTimeError
 from nestquad.points import IID, Given, Sobol, Stream
@@ -42,6 +43,9 @@ class StressSettings:
     first: int = 16
     most: int = 4096
     hurried: int = 2
+
+
+STRESSES = StressSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,52 +106,43 @@ def run_stresses(
     points: Mapping[str, Array],
     stream: Stream,
     budget: int | None,
-    tolerances: Sequence[float | None],
-    max_seconds: float | None = None,
-    settings: StressSettings | None = None,
+    tol: float,
+    rtol: float,
+    max_seconds: float | None,
 ) -> dict[str, Stress]:
-    """J at each scenario by randomized quasi-Monte Carlo over x: no model takes part."""
-    chosen = settings or StressSettings()
-    theta = np.stack([*points.values()])
-    rows, n = chosen.replicates * len(theta), chosen.first
-    if max_seconds is not None:
-        n = chosen.hurried
-    if budget is not None:
-        n = max(1 << max(int(chosen.share * budget / rows).bit_length() - 1, 0), 2)
-    given = Given(np.repeat(theta, chosen.replicates, axis=0), "native")
-    sampled = not evaluator.problem.inner_law(theta[:1]).has_transport
-    sequence = IID() if sampled else Sobol()
-    factor = stdtrit(chosen.replicates - 1, 0.975) / NORMAL_95
-    tol, rtol = (one or 0.0 for one in tolerances)
+    """J at each scenario by randomized quasi-Monte Carlo over x: no model takes part.
+
+    Points are doubled until the tolerance is met or time is up, unless a budget says how many.
+    """
+    theta, replicates = np.stack([*points.values()]), STRESSES.replicates
+    rows = replicates * len(theta)
+    n = STRESSES.first if max_seconds is None else STRESSES.hurried
     # Twice the points take twice the seconds so far.
-    seconds = np.inf if max_seconds is None else 0.5 * chosen.share * max_seconds
-    started = clock.now()
+    late = np.inf if max_seconds is None else clock.now() + 0.5 * STRESSES.share * max_seconds
+    if budget is not None:
+        n = max(1 << max(int(STRESSES.share * budget / rows).bit_length() - 1, 0), 2)
+    given = Given(np.repeat(theta, replicates, axis=0), "native")
+    sampled = not evaluator.problem.inner_law(theta[:1]).has_transport
     while True:
-        grid = Grid(rows, n, given, sequence, None, stream)
+        grid = Grid(rows, n, given, IID() if sampled else Sobol(), None, stream)
         values = Evaluations(evaluator, Design((grid,))).values(rows)
         if len(values) < rows:
             advice = "Raise max_seconds, or ask for fewer stresses."
             raise OutOfTimeError("time ran out at the stress scenarios", advice=advice)
-        means = values.reshape(rows, n, -1).mean(axis=1)
-        sets = means.reshape(len(theta), chosen.replicates, -1)
-        total = sets.sum(axis=2)
-        halves = NORMAL_95 * factor * total.std(axis=1, ddof=1) / np.sqrt(chosen.replicates)
-        close = (halves <= np.maximum(tol, rtol * np.abs(total.mean(axis=1)))).all()
-        late = clock.now() - started > seconds
-        if budget is not None or close or late or 2 * n > chosen.most:
+        sets = values.reshape(len(theta), replicates, n, -1).mean(axis=2)
+        center = sets.mean(axis=1)
+        away = np.stack([replicate_errors(one.T) for one in sets])
+        half = NORMAL_95 * np.linalg.norm(away.sum(axis=1), axis=1)
+        close = (half <= np.maximum(tol, rtol * np.abs(center.sum(axis=1)))).all()
+        if budget is not None or close or clock.now() > late or 2 * n > STRESSES.most:
             break
         n *= 2
-    fields: dict[str, Any] = {
-        "problem": evaluator.given.label,
-        "n_evaluations": chosen.replicates * n,
-        "n_outer": 1,
-        "n_inner": chosen.replicates * n,
-        "method": "draws at the scenario",
-    }
+    fields: dict[str, Any] = {"problem": evaluator.given.label, "n_outer": 1}
+    fields |= {"n_evaluations": replicates * n, "n_inner": replicates * n}
+    fields["method"] = "draws at the scenario"
     found = {}
-    for name, at, one in zip(points, theta, sets, strict=True):
-        away = factor * (one - one.mean(axis=0)) / np.sqrt(len(one) * (len(one) - 1.0))
-        parts = Estimate.from_directions(one.mean(axis=0), away.T, **fields)
-        loss = Estimate.from_directions(one.mean(axis=0).sum(), away.sum(axis=1)[None], **fields)
+    for name, at, mean, errors in zip(points, theta, center, away, strict=True):
+        parts = Estimate.from_directions(mean, errors, **fields)
+        loss = Estimate.from_directions(mean.sum(), errors.sum(axis=0)[None], **fields)
         found[name] = Stress(at, loss, parts)
     return found

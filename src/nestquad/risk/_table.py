@@ -16,15 +16,17 @@ from nestquad import clock
 from nestquad._checks import generator, instance, listed, shown
 from nestquad._scale import SIZES, scale_of
 from nestquad._typing import Array, Indices, RNGLike
+from nestquad.accuracy import tail_index
 from nestquad.errors import InputError
 from nestquad.functionals import WeightedSample
 from nestquad.methods.learned import Pairs
 from nestquad.methods.nested import NO_VARIATION
-from nestquad.regression import ScoreTable, ridge
+from nestquad.regression import Ridge, ScoreTable, ridge
 from nestquad.result import Estimate
 from nestquad.risk._contributions import Contributions
 from nestquad.risk._distribution import LossDistribution
-from nestquad.risk._law import LawOfJ
+from nestquad.risk._law import DEFAULT as LAW
+from nestquad.risk._law import LawOfJ, LawSettings
 from nestquad.risk._report import RiskReport
 from nestquad.risk._targets import Kind, Targets, label
 
@@ -57,6 +59,10 @@ class TableSettings:
         Polynomials in normal scores of the factors: up to this degree, as far as there is room.
     fewest_pairs
         Scenarios with two draws or more, below which pairs show nothing.
+    n_splits
+        Splits of the scenarios into two halves, by which errors of fits are measured.
+    heaviest
+        Least index of the tail of residuals, as for certificates.
     """
 
     n_bootstrap: int = 200
@@ -70,6 +76,8 @@ class TableSettings:
     max_degree: int = 6
     max_terms: int = 500
     fewest_pairs: int = 32
+    n_splits: int = 3
+    heaviest: float = 1.1
 
 
 SETTINGS = TableSettings()
@@ -145,9 +153,10 @@ def from_table(
     fields |= {"n_inner": round(len(group) / n), "method": "nested simulation"}
     contributions, law = None, Table.of(group, values, seed)
     if names:
-        learned = law_of_table(group, values.sum(axis=1), _by_scenario(z, names, group), seed)
+        by_factors = FactorTable.of(group, values.sum(axis=1), _by_scenario(z, names, group))
+        learned = by_factors.law(seed)
         fields["method"] = "regression on factors"
-        found = Estimate.from_draws(*learned.measured(targets), **fields)
+        found = Estimate.from_draws(*by_factors.measured(learned, targets, seed), **fields)
         notes, distribution = _factor_notes(learned, names, n), LossDistribution(learned)
     else:
         fields["status"] = "done" if law.varies else "unreliable"
@@ -168,12 +177,11 @@ def from_table(
 
 
 def _factor_notes(law: LawOfJ, names: Sequence[str], n: int) -> list[str]:
-    share = law.unexplained / max(law.unexplained + law.variance, 1e-300)
     return [
         f"the loss is learned from {', '.join(map(str, names))} at {n:,} scenarios, each predicted "
         "by a fit to others",
-        f"repeated draws show that factors leave {share:.1%} of the variance of J unexplained, "
-        "which the law accounts for",
+        f"repeated draws show that factors leave {law.unexplained_share:.1%} of the variance of J "
+        "unexplained, which the law accounts for",
     ]
 
 
@@ -501,60 +509,136 @@ def _by_scenario(z: Array, names: Sequence[str], group: Indices) -> Array:
     return by_scenario[:, varies]
 
 
-def predict_losses(factors: Array, means: Array, count: Array, seed: int) -> Array:
-    """Ĵ (n,) at scenarios with factors (n, d), each by a ridge on the other folds.
+def predict_losses(factors: Array, means: Array, count: Array, seed: int, n_terms: int) -> Array:
+    """Ĵ (n,) at scenarios with factors (n, d), each by a ridge of `n_terms` on the other folds.
 
-    `means` (n,) are mean losses of `count` (n,) draws. The degree is the one with the smallest
-    leave-one-out residuals.
+    `means` (n,) are mean losses of `count` (n,) draws.
     """
-    n, dim = factors.shape
+    n = len(factors)
     uniform = (rankdata(factors, axis=0) - 0.5) / n
     fold = np.random.default_rng(seed).permutation(n) % SETTINGS.n_folds
-    scale = scale_of(means[:, None])
-    degrees = range(1, SETTINGS.max_degree + 1)
-    most = sorted({min(comb(dim + k, k), SETTINGS.max_terms) for k in degrees})
-    predicted = np.empty(n)
+    predicted, scale = np.empty(n), float(scale_of(means[:, None])[0])
     for k in range(SETTINGS.n_folds):
         rest, own = fold != k, fold == k
-        tried = [
-            ridge(
-                means[rest, None] / scale,
-                uniform[rest],
-                count[rest],
-                max_points=n,
-                max_terms=terms,
-            )
-            for terms in most
-        ]
-        best = min(tried, key=lambda fitted: fitted.fits[0].loo)
-        table = ScoreTable(uniform[own], best.table.scores)
-        predicted[own] = float(scale[0]) * best.fits[0].evaluate(table)
+        fitted = _ridge(uniform[rest], means[rest] / scale, count[rest], n_terms)
+        table = ScoreTable(uniform[own], fitted.table.scores)
+        predicted[own] = scale * fitted.fits[0].evaluate(table)
     return predicted
 
 
-def law_of_table(group: Indices, loss: Array, factors: Array, seed: int) -> LawOfJ:
-    """Law of J over scenarios from draws of losses (m,) in groups (m,), with factors (n, d)."""
-    count = np.bincount(group).astype(float)
-    means = np.bincount(group, loss) / count
-    s = predict_losses(factors, means, count, seed)
-    # Halves of the draws of a scenario: the last of an odd number joins the first half.
-    order = np.argsort(group, kind="stable")
-    place = np.arange(len(group)) - np.repeat(np.cumsum(count) - count, count.astype(int))
-    half = (place % 2).astype(np.intp)
-    both = 2 * group[order] + half
-    sums = np.bincount(both, loss[order], 2 * len(count)).reshape(-1, 2)
-    sizes = np.bincount(both, minlength=2 * len(count)).reshape(-1, 2)
-    rows = sizes[:, 1] > 0
-    if rows.sum() < SETTINGS.fewest_pairs:
-        raise InputError(
-            "factors",
-            f"a table with {int(rows.sum())} scenarios of two draws or more",
-            f"at least {SETTINGS.fewest_pairs}",
-            "Without repeated draws nothing tells the error of a regression on factors.",
-        )
-    r = sums[rows] / sizes[rows] - s[rows, None]
-    size = max(float((r[:, 0] * r[:, 1]).mean()), 1e-6 * float(s.var()), 1e-300)
-    pairs = Pairs(s[rows], r, np.ones(len(r)), np.full(len(r), size), None, sizes[rows, 1] * 1.0)
-    replicate = np.random.default_rng(seed + 1).permutation(len(s)) % 16
-    law = LawOfJ.of_model(s, np.ones(len(s)), replicate, float(factors.shape[1]), len(s))
-    return law.corrected(pairs, np.random.default_rng(seed + 2))
+def choose_terms(factors: Array, means: Array, count: Array) -> int:
+    """Number of terms with the smallest leave-one-out residuals, those of a whole degree."""
+    n, dim = factors.shape
+    uniform, means = (rankdata(factors, axis=0) - 0.5) / n, means / scale_of(means[:, None])
+    degrees = range(1, SETTINGS.max_degree + 1)
+    tried = sorted({min(comb(dim + k, k), SETTINGS.max_terms) for k in degrees})
+    return min(tried, key=lambda terms: float(_ridge(uniform, means, count, terms).fits[0].loo))
+
+
+def _ridge(uniform: Array, means: Array, count: Array, n_terms: int) -> Ridge:
+    return ridge(means[:, None], uniform, count, max_points=len(means), max_terms=n_terms)
+
+
+@dataclass(frozen=True, eq=False)
+class FactorTable:
+    """Losses of repeated draws by scenario, with risk factors from which J is learned.
+
+    Attributes
+    ----------
+    factors
+        Factors (n, d) of the scenarios.
+    count, half, sizes
+        Draws (n,) of each scenario, and the mean losses and the sizes (n, 2) of two halves of them:
+        the last of an odd number joins the first half.
+    n_terms
+        Terms of the regression.
+    """
+
+    factors: Array
+    count: Array
+    half: Array
+    sizes: Array
+    n_terms: int
+
+    @classmethod
+    def of(cls, group: Indices, loss: Array, factors: Array) -> FactorTable:
+        """From losses (m,) of scenarios (m,) with factors (n, d)."""
+        count = np.bincount(group).astype(float)
+        order = np.argsort(group, kind="stable")
+        place = np.arange(len(group)) - np.repeat(np.cumsum(count) - count, count.astype(int))
+        both = 2 * group[order] + (place % 2).astype(np.intp)
+        sums = np.bincount(both, loss[order], 2 * len(count)).reshape(-1, 2)
+        sizes = np.bincount(both, minlength=2 * len(count)).reshape(-1, 2)
+        rows = int((sizes[:, 1] > 0).sum())
+        if rows < SETTINGS.fewest_pairs:
+            raise InputError(
+                "factors",
+                f"a table with {rows} scenarios of two draws or more",
+                f"at least {SETTINGS.fewest_pairs}",
+                "Without repeated draws nothing tells the error of a regression on factors.",
+            )
+        n_terms = choose_terms(factors, sums.sum(axis=1) / count, count)
+        half: Array = sums / np.maximum(sizes, 1)
+        return cls(factors, count, half, sizes.astype(float), n_terms)
+
+    def where(self, rows: Indices) -> FactorTable:
+        own = self.factors[rows], self.count[rows], self.half[rows], self.sizes[rows]
+        return FactorTable(*own, self.n_terms)
+
+    def law(self, seed: int, settings: LawSettings = LAW) -> LawOfJ:
+        """Law of J over the scenarios."""
+        means = (self.half * self.sizes).sum(axis=1) / self.count
+        n, d = self.factors.shape
+        s = predict_losses(self.factors, means, self.count, seed, self.n_terms)
+        rows = self.sizes[:, 1] > 0
+        r = self.half[rows] - s[rows, None]
+        size = max(float((r[:, 0] * r[:, 1]).mean()), 1e-6 * float(s.var()), 1e-300)
+        repeats = self.sizes[rows, 1]
+        pairs = Pairs(s[rows], r, np.ones(len(r)), np.full(len(r), size), None, repeats)
+        replicate = np.random.default_rng(seed + 1).permutation(n) % 16
+        law = replace(LawOfJ.of_model(s, np.ones(n), replicate, float(d), n), settings=settings)
+        return law.corrected(pairs, np.random.default_rng(seed + 2))
+
+    def measured(self, law: LawOfJ, targets: Targets, seed: int) -> tuple[Array, Array]:
+        """Measures (k,) of a law, and draws (K, k) of them that know errors of the fit."""
+        value, draws = law.measured(targets)
+        assert draws is not None
+        rng = np.random.default_rng(seed + 3)
+        away = self._half_samples(targets, seed) - value
+        beyond = np.maximum((away**2).mean(axis=0) - draws.var(axis=0), 0.0)
+        error = np.sqrt(beyond + _unmet(law, targets) ** 2)
+        return value, draws + error * rng.standard_normal(draws.shape)
+
+    def _half_samples(self, targets: Targets, seed: int) -> Array:
+        """Measures (H, k) by halves of the scenarios, each with a fit of its own.
+
+        Their mean square distance to those of all scenarios is the variance of these (McCarthy
+        1969, Pseudo-replication: half samples).
+        """
+        rng, n, few = np.random.default_rng(seed + 4), len(self.count), replace(LAW, n_draws=1)
+        found = []
+        for _ in range(SETTINGS.n_splits):
+            order = rng.permutation(n)
+            for rows in (order[: n // 2], order[n // 2 :]):
+                found.append(targets.values(self.where(rows).law(seed, few).center))
+        return np.stack(found)
+
+
+def _unmet(law: LawOfJ, targets: Targets) -> Array:
+    """Standard errors (k,) of measures for residuals larger than those that pairs have met.
+
+    The mean of a tail of index α beyond a bound is α/(α − 1) times the bound: one residual beyond
+    the largest near a level is larger by 1/(α − 1) of it.
+    """
+    assert law.pairs is not None
+    pairs = law.pairs
+    rest = pairs.r.mean(axis=1) - np.interp(pairs.s, law.s, law.b[0])
+    share = law.dependence(targets, pairs.s)
+    share = share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
+    alpha = max(tail_index(rest[:, None]), SETTINGS.heaviest)
+    error: Array = np.abs(share * rest).max(axis=1) / (alpha - 1.0)
+    for i, (kind, level) in enumerate(targets.keys):
+        if kind == "exceed":  # a change of losses changes a probability by the law
+            sides = [law.center.exceedance(level + sign * error[i]) for sign in (1.0, -1.0)]
+            error[i] = 0.5 * abs(sides[0] - sides[1])
+    return error

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nestquad._diagnosis import Diagnosis, check_sections
-from nestquad._notebook import grid
 from nestquad._typing import Array
 from nestquad.accuracy import replicate_errors
 from nestquad.errors import InputError, unknown_name
 from nestquad.evaluate import Evaluations
 from nestquad.functionals import WeightedSample
 from nestquad.methods import ModelOfJ
-from nestquad.methods.learned import ProxyModel, as_predictor
+from nestquad.methods.learned import Check, ProxyModel, as_predictor
 from nestquad.pages import grid as page_grid
 from nestquad.pages import paragraphs
 from nestquad.problem import NestedExpectation
@@ -26,10 +24,10 @@ from nestquad.risk._distribution import LossDistribution
 from nestquad.risk._law import LawOfJ
 from nestquad.risk._measure import Run
 from nestquad.risk._method import TailSampling
-from nestquad.risk._report import RiskReport, write_sections
-from nestquad.risk._rows import cells_of, text_table
+from nestquad.risk._report import RiskReport
+from nestquad.risk._rows import cells_of
 from nestquad.risk._scenarios import Scenarios
-from nestquad.risk._stacking import LossDraws, Model, residuals_of
+from nestquad.risk._stacking import StackedModel
 from nestquad.risk._targets import Targets
 
 Predictor = Callable[[Array], Array]
@@ -54,25 +52,23 @@ class ProxySampling(TailSampling):
             for own in super().fit(scenarios, learning)
         ]
 
-    def proxy_of(self, models: list[ModelOfJ], check: LossDraws) -> ProxyModel:
+    def proxy_of(self, models: list[ModelOfJ], check: Check) -> ProxyModel:
         """The proxy with the control variate of smaller residuals."""
         found = min(models, key=lambda one: float(np.square(check.residuals(one)).mean()))
         assert isinstance(found, ProxyModel)
         return found
 
-    def stacked(self, models: list[ModelOfJ], check: LossDraws) -> Model:
+    def stacked(self, models: list[ModelOfJ], check: Check) -> StackedModel:
         """Proxy or learned model, by their errors where the measures depend on J.
 
         A proxy that is flat in its tail does not order scenarios there: the law of J given such an
         Ĵ is that of all of them, of which pairs show little.
         """
         if not len(check.values):
-            return models[-1]
-        proxy = self.proxy_of(models, check)
+            return StackedModel.single(models[-1])
         learned = [one.own for one in models if isinstance(one, ProxyModel) and one.own is not None]
-        own = super().stacked(learned, check)
-        both = [(residuals_of(one, check).mean(axis=1) ** 2).mean() for one in (proxy, own)]
-        return proxy if both[0] <= both[1] else own
+        both = StackedModel.single(self.proxy_of(models, check)), super().stacked(learned, check)
+        return min(both, key=lambda one: float((one.residuals(check).mean(axis=1) ** 2).mean()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +100,7 @@ class ValidationReport(RiskReport):
             rows.append({**row, "proxy": float(value), "holds": bool(low <= value <= high)})
         return rows
 
-    def _said(self) -> list[dict[str, Any]]:
+    def _shown(self) -> list[dict[str, Any]]:
         """The rows with words for whether they hold."""
         rows = self.rows()
         for row in rows:
@@ -148,20 +144,20 @@ class ValidationReport(RiskReport):
             found[name] = {"value": plain(each.value), "std_error": plain(each.std_error)}
         return found
 
-    def _repr_html_(self) -> str:
-        return grid(f"Validation of a proxy: {self._title}", *cells_of(self._said()))
+    def _heading(self) -> str:
+        return f"Validation of a proxy: {self.problem}"
 
-    def __str__(self) -> str:
-        heading = f"Validation of a proxy: {self._title}, {self.seconds:.2g} s"
-        return f"{heading}\n{text_table(self._said())}\n\n{self.verdict}"
+    def _title(self) -> str:
+        return f"Validation of a proxy: {super()._title()}"
 
-    def save(self, path: str | Path, *, command: str | None = None) -> Path:
-        """Write the validation as one self-contained HTML page; returns the file."""
-        return write_sections(path, f"Validation of a proxy: {self.problem}", self._page(), command)
+    def _remarks(self) -> str:
+        return self.verdict
 
     def _page(self) -> Iterator[str]:
         assert self.diagnosis is not None
-        yield page_grid(*cells_of(self._said()), "Measures of the loss J, corrected by fresh draws")
+        yield page_grid(
+            *cells_of(self._shown()), "Measures of the loss J, corrected by fresh draws"
+        )
         yield paragraphs(
             [
                 "J is the expected loss given the scenario. Corrected measures are those of a law "
@@ -242,16 +238,15 @@ def validate(
     columns = method.predict(theta).shape[1]
     if columns not in (1, outputs):
         raise InputError("proxy", f"{columns} outputs", f"the sum, or {outputs} as g has")
-    check = method.summed(state.draws, state.residuals) if state.n_pairs else None
+    check = state.check if state.n_pairs else None
     model = state.models[-1] if check is None else method.proxy_of(state.models, check)
-    kept = isinstance(state.model, ProxyModel)
+    kept = state.model.is_only(ProxyModel)
     base = "the proxy" if kept else "a model learned from the other evaluations"
     corrected = state.laws[0]
-    share = corrected.unexplained / max(corrected.unexplained + corrected.variance, 1e-300)
     notes = (
         f"{state.n_pairs:,} pairs of fresh draws, most of them where the measures look, correct "
-        f"the law of {base}: it is the nearer to J there, and leaves {share:.2g} of its variance "
-        "unexplained",
+        f"the law of {base}: it is the nearer to J there, and leaves "
+        f"{corrected.unexplained_share:.2g} of its variance unexplained",
         *found.diagnostics["notes"],
     )
     predicted = model.mean(dense.uniform)[:, 0]

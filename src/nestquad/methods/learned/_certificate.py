@@ -15,14 +15,14 @@ expectations) has no finite variance where f jumps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
 
-from nestquad._typing import Array, Mask
+from nestquad._typing import Array
 from nestquad.accuracy import (
     degrees_of_freedom,
     is_discontinuous,
@@ -32,7 +32,7 @@ from nestquad.accuracy import (
     takes,
 )
 from nestquad.evaluate import Design, Evaluations, Evaluator, Grid
-from nestquad.methods._events import event_probability
+from nestquad.methods._events import unreached_change
 from nestquad.methods._method import Turn, assembled
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._base import Learned
@@ -86,7 +86,7 @@ def mean_products(rest: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Levels:
+class LevelSizes:
     """Residuals N_l at each θ and numbers n_l of θ by level, and the half-width to expect."""
 
     n_inner: tuple[int, ...]
@@ -94,8 +94,7 @@ class Levels:
     half_width: float = np.inf
 
 
-@dataclass(frozen=True, eq=False)
-class Residuals:
+class Residuals(NamedTuple):
     """θ as uniforms (n, d) with weights (n, 1), Ĵ (n, p), and g − ĝ and g at N x, (n, N, p)."""
 
     uniform: Array
@@ -103,19 +102,6 @@ class Residuals:
     center: Array
     rest: Array
     values: Array
-
-    def first(self, n: int) -> Residuals:
-        """First n residuals at each θ."""
-        return replace(self, rest=self.rest[:, :n], values=self.values[:, :n])
-
-    def where(self, rows: Mask) -> Residuals:
-        """Residuals at a part of the θ."""
-        return Residuals(*(getattr(self, part.name)[rows] for part in fields(self)))
-
-    def with_others(self, other: Residuals) -> Residuals:
-        """Union with residuals at other θ."""
-        names = [part.name for part in fields(self)]
-        return Residuals(*(np.concatenate([getattr(self, k), getattr(other, k)]) for k in names))
 
 
 @dataclass(eq=False)
@@ -132,9 +118,11 @@ class Certificate:
     model: ModelOfJ | None
     settings: CertificateSettings = field(default_factory=CertificateSettings)
     seen: list[Residuals] = field(default_factory=list)
-    planned: Levels = field(default_factory=lambda: Levels((), ()))
+    planned: LevelSizes = field(default_factory=lambda: LevelSizes((), ()))
     n_batches: int = 0
     n_evaluations: int = 0
+    met: Array | float = 0.0
+    """Standard errors (q,) for events that evaluations outside of the certificate have met."""
 
     fewest: ClassVar[int] = 512
     """Evaluations below which there is too little to see."""
@@ -174,7 +162,8 @@ class Certificate:
         before = self.evaluator.n_evaluations
         drawn = self._sample(levels, self.stream.child(4, self.n_batches))
         if self.seen and levels.n_inner == last.n_inner:
-            drawn = [a.with_others(b) for a, b in zip(self.seen, drawn, strict=True)]
+            pairs = zip(self.seen, drawn, strict=True)
+            drawn = [Residuals(*map(np.concatenate, zip(*pair, strict=True))) for pair in pairs]
         self.seen, self.planned, self.n_batches = drawn, levels, self.n_batches + 1
         self.n_evaluations += self.evaluator.n_evaluations - before
 
@@ -259,7 +248,7 @@ class Certificate:
         does not tell how far J reaches, and its spread counts as an error.
         """
         every, f = self.seen[0], self.average.f
-        first = every.where(every.weights[:, 0] >= 1.0)
+        first = Residuals(*(part[every.weights[:, 0] >= 1.0] for part in every))
         changed, elsewhere = (
             (f(seen.center + seen.rest.mean(axis=1)) != f(seen.center)).any(axis=0)
             for seen in (first, every)
@@ -270,13 +259,11 @@ class Certificate:
             known = self.model.best.mean(first.uniform)
             spread = 0.0 if elsewhere.all() else deviation
             deviation = np.hypot(self._deviation(first, known), spread)
-        usual, bound = f(known), np.zeros(changed.size)
-        for k in 2.0 ** (0.5 * np.arange(28.0)):
-            for step in np.vstack([np.diag(deviation), deviation]) * k:
-                sides = [np.nan_to_num(np.abs(f(known + s * step) - usual)) for s in (1.0, -1.0)]
-                change = (first.weights * np.max(sides, axis=0)).sum(axis=0) / len(every.weights)
-                bound = np.maximum(bound, event_probability(len(j), k) * change)
-        return np.where(changed, 0.0, bound / NORMAL_95)
+        weights = first.weights * len(first.weights) / len(every.weights)
+        bound = unreached_change(
+            lambda moved: weights * f(moved), known, weights * f(known), deviation, len(j)
+        )
+        return np.hypot(np.where(changed, 0.0, bound / NORMAL_95), self.met)
 
     def _deviation(self, seen: Residuals, known: Array) -> Array:
         """Upper limits (p,) of the root mean square of J less a model of it, `known` (n, p)."""
@@ -341,7 +328,7 @@ class Certificate:
         usual = np.broadcast_to(np.maximum(points.j, 0.0)[:, None], drawn.shape)
         return Residuals(points.uniform, points.weights[:, None], points.j, drawn, usual)
 
-    def levels(self, n_evaluations: int) -> Levels:
+    def levels(self, n_evaluations: int) -> LevelSizes:
         """Sizes of levels for about `n_evaluations`: the least expected square error.
 
         For each first and last N, numbers of θ follow Neyman's allocation (Neyman 1934, On the two
@@ -353,10 +340,15 @@ class Certificate:
         most = int(np.log2(np.clip(n_evaluations / (2 * fewest), 16, own.most_inner)))
         simulated = self._simulated(1 << most)
         spread = spread_of(self.average.f(simulated.center + simulated.rest.mean(axis=1)))
-        drawn = [simulated.first(1 << k) for k in range(most + 1)]
+        drawn = [
+            simulated._replace(
+                rest=simulated.rest[:, : 1 << k], values=simulated.values[:, : 1 << k]
+            )
+            for k in range(most + 1)
+        ]
         first = [self._draws_of(part, True) / spread for part in drawn]
         later = {k: self._draws_of(drawn[k], False) / spread for k in range(2, most + 1)}
-        best = Levels((own.parts,), (n_evaluations // own.parts,))
+        best = LevelSizes((own.parts,), (n_evaluations // own.parts,))
         # Near the end of the domain of f, two levels may agree by accident.
         least = 4 if self._positive.any() else 2
         start = own.least_inner.bit_length() - 1
@@ -376,12 +368,12 @@ class Certificate:
             error = np.sqrt(total**2 / left + (bias**2).sum())
             half = float(NORMAL_95 * spread.max() * error)
             if half < best.half_width:
-                best = Levels(tuple(sizes.tolist()), tuple(counts.tolist()), half)
+                best = LevelSizes(tuple(sizes.tolist()), tuple(counts.tolist()), half)
         return best
 
     # Draws.
 
-    def _sample(self, levels: Levels, stream: Stream) -> list[Residuals]:
+    def _sample(self, levels: LevelSizes, stream: Stream) -> list[Residuals]:
         """Residuals of each level, at θ from the law and from where f(Ĵ) is sensitive."""
         chosen = [
             self._sensitive(self.model, n, stream.child(k, 2)) if self.model is not None else None

@@ -185,15 +185,15 @@ class Evidence:
         near = [each[np.abs(self.bins - k) <= 1] for k in range(last + 1)]
         return np.array([np.median(one) for one in near]) + self.least
 
-    def trust(self, v: Array) -> Array:
-        """ρ = v / (v + σ²) of the mean of a pair, which has noise of variance σ².
+    @cached_property
+    def pair_noise(self) -> Array:
+        """Variance (m,) of the noise in the mean of a pair, that of its bin.
 
-        That of neighbors, and of the pair itself: an outlier of one draw is not in the other.
+        Variances of single pairs would shrink means of pairs more the larger they are.
         """
         count = np.ones(1) if self.pairs.count is None else self.pairs.count
         own = 0.25 * (self.pairs.r[:, 0] - self.pairs.r[:, 1]) ** 2
-        noise = np.maximum(self.means(own * count)[self.bins] / count, own)
-        return np.asarray(v / (v + noise + 1e-300))
+        return np.asarray(self.means(own * count)[self.bins] / count)
 
 
 def draw_bias(

@@ -87,6 +87,7 @@ class Check:
     weights: Array
     inner: Array
     values: Array
+    _means: dict[ModelOfJ, Array] = field(default_factory=dict, init=False)
     _residuals: dict[ModelOfJ, Array] = field(default_factory=dict, init=False)
 
     @classmethod
@@ -120,6 +121,12 @@ class Check:
     @property
     def n_draws(self) -> int:
         return int(self.values.shape[0] * self.values.shape[1])
+
+    def means(self, model: ModelOfJ) -> Array:
+        """Ĵ (m, p) at the θ."""
+        if model not in self._means:
+            self._means[model] = model.mean(self.uniform)
+        return self._means[model]
 
     def residuals(self, model: ModelOfJ) -> Array:
         """g − ĝ (m, 2, p), whose mean over x is J − Ĵ: independent for the two x at a θ."""

@@ -13,6 +13,8 @@ from nestquad._checks import shown
 from nestquad._scale import SIZES
 from nestquad._typing import Array
 from nestquad.errors import InputError
+from nestquad.methods._events import few_event_errors
+from nestquad.methods.learned._joint_model import JointModel
 from nestquad.methods.learned._model import DenseSet, ModelOfJ, Paths, sketch_points
 from nestquad.points import Periodization, moved, periodic
 from nestquad.problem import NestedExpectation
@@ -138,6 +140,27 @@ class ProxyModel(ModelOfJ):
             values = self.control(x.reshape(-1, x.shape[-1]), np.repeat(block, len(base), axis=0))
             means.append(values.reshape(len(block), len(base), -1).mean(axis=1))
         return np.asarray(np.concatenate(means)[which.ravel()])
+
+    @property
+    def n_met(self) -> int:
+        """Scenarios that the learned model has met, as of a sample of their law."""
+        if not isinstance(self.own, JointModel):
+            return 0
+        return int(self.own.n_points / max(float(self.own.data.weights.max()), 1.0))
+
+    def met_errors(self, f: Callable[[Array], Array]) -> Array | float:
+        """Standard errors (q,) of E f(J) for rare values of g that the learned model has met.
+
+        Where few of its residuals, each by the other points, carry their variance, fresh draws may
+        have met no such value.
+        """
+        if not isinstance(self.own, JointModel):
+            return 0.0
+        data, rest = self.own.data, self.own.residuals()
+        shares = (data.weights / len(data.weights))[:, None]
+        few = few_event_errors(rest, shares) > 0
+        j = self.mean(data.uniform[:, : self.dim])
+        return few_event_errors(f(j + np.where(few, rest, 0.0)) - f(j), shares)
 
     def paths(self, n_paths: int, rng: np.random.Generator) -> Paths:
         raise NotImplementedError("a proxy has no posterior of its own")

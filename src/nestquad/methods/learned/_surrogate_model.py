@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import ndtri
 
-from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.distributions import Law
 from nestquad.errors import InputError, NumericalError
@@ -39,11 +38,10 @@ def scores_of(law: Law, uniform: Array) -> Array:
 
 
 @dataclass
-class Search:
-    """Kinds of surrogates that earlier turns compared: a start for the next search."""
+class KindSearch:
+    """The kind of surrogate that was best in earlier turns, and hyperparameters of all kinds."""
 
-    kinds: list[SurrogateKind] = field(default_factory=list)
-    hopeless: set[tuple[object, ...]] = field(default_factory=set)
+    best: SurrogateKind | None = None
     starts: dict[SurrogateKind, tuple[Hyperparameters, ...]] = field(default_factory=dict)
 
 
@@ -59,9 +57,8 @@ class SurrogateModel(ModelOfJ):
         Uniforms (T, d_θ) of the design, and weights (T,) that make it a sample of the law.
     means
         J at the design points, from all, half and a quarter of the inner points.
-    surrogate, sceptic
-        The process that predicts left-out points best, and the best rough one, whose variance does
-        not rest on smoothness.
+    surrogate
+        The process that predicts left-out points best.
     plausible
         Whether f(Ĵ) stays near the values that were seen. If not, Ĵ is kept within the range of J.
     n_tried, search
@@ -76,10 +73,9 @@ class SurrogateModel(ModelOfJ):
     weights: Array
     means: InnerMeans
     surrogate: Surrogate
-    sceptic: Surrogate
     plausible: bool
     n_tried: int
-    search: Search
+    search: KindSearch
 
     @property
     def dim(self) -> int:
@@ -120,7 +116,7 @@ class SurrogateModel(ModelOfJ):
         when it is learned from half of the inner points.
         """
         z = scores_of(self.law, uniform)
-        outer = np.maximum(self.surrogate.sd(z), self.sceptic.sd(z))
+        outer = self.surrogate.sd(z)
         inner = [np.abs(change) for change in self._inner_changes(z)]
         return np.hypot(outer, np.max(inner, axis=0)) if inner else outer
 
@@ -129,16 +125,13 @@ class SurrogateModel(ModelOfJ):
         return found if controls is None else found + controls.at(inner, uniform)
 
     def paths(self, n_paths: int, rng: np.random.Generator) -> Paths:
-        """Draws about Ĵ from the process of larger variance.
+        """Draws about Ĵ from the process.
 
         Conditioning on more points changes a posterior mean by the fall of the covariance, so
         the expected change without a group has the difference of two covariances.
         """
         z, base = scores_of(self.law, self.sketch.uniform), self.sketch.j
-        scale = self.surrogate.scale.max()
-        doubts = [np.mean((one.sd(z) / scale) ** 2) for one in (self.surrogate, self.sceptic)]
-        source = self.surrogate if doubts[0] >= doubts[1] else self.sceptic
-        errors = source.paths(z, n_paths, rng) - source.mean(z)
+        errors = self.surrogate.paths(z, n_paths, rng) - self.surrogate.mean(z)
         shared = self._inner_errors(z, n_paths, rng)
         group = np.arange(self.n_points) % self.groups
         least = max(8, 2 + self.surrogate.kind.trend.size(z.shape[1]))
@@ -150,7 +143,7 @@ class SurrogateModel(ModelOfJ):
             rows = group == number
             fewer = self.surrogate.restricted(~rows)
             observed.append(fewer.mean(z) - self.surrogate.mean(z))
-            expected.append(source.change_paths(source.restricted(~rows), z, few, rng))
+            expected.append(self.surrogate.change_paths(fewer, z, few, rng))
         return Paths(errors, np.array(observed), np.array(expected), shared)
 
     def _inner_errors(self, z: Array, n_paths: int, rng: np.random.Generator) -> Array:
@@ -166,16 +159,6 @@ class SurrogateModel(ModelOfJ):
 
     def unexplained(self) -> tuple[Array, Array]:
         return self.means.rest, self.weights[: len(self.means.rest)]
-
-    def expected_rms(self) -> Array:
-        """Root mean square of the noise of g after control variates, and of the error of Ĵ.
-
-        Errors are taken at the θ of the sketch: at the design they are smaller.
-        """
-        deviations = self.sd(self.sketch.uniform)
-        scale = scale_of(deviations)
-        error = scale * np.sqrt(np.mean((deviations / scale) ** 2, axis=0))
-        return np.asarray(np.hypot(self.means.noise, error))
 
     def inner_changes(self) -> list[Array]:
         """Errors (M, p) at the θ of the sketch that the inner stage may have left."""
@@ -219,7 +202,7 @@ def fit_surrogate_model(
     means: InnerMeans,
     f: Callable[[Array], Array],
     positive: bool | None,
-    search: Search,
+    search: KindSearch,
 ) -> SurrogateModel:
     """Search among kinds of surrogates, from the kind that was best before.
 
@@ -246,8 +229,8 @@ def fit_surrogate_model(
     if positive is None and can_be_log and not np.isfinite(f(np.zeros_like(means.j[0][:1]))).all():
         positive = True  # f takes no J that is not positive
     allowed = {bool(positive)} if positive is not None or not can_be_log else {False, True}
-    seeds = [kind for kind in search.kinds if kind.logarithm in allowed]
-    for kind in seeds or first_kinds(dim, count, positive=True):
+    seeds = first_kinds(dim, count, positive=True)
+    for kind in seeds if search.best is None else [search.best, *seeds]:
         if kind.logarithm in allowed:
             candidates.judge(kind)
     for _ in range(4):
@@ -255,8 +238,7 @@ def fit_surrogate_model(
         if best is None:
             break
         for kind in near_kinds(best.kind, dim, count):
-            if _family(kind) not in search.hopeless:
-                candidates.judge(kind)
+            candidates.judge(kind)
         if candidates.best() is best:
             break
     best = candidates.best()
@@ -264,16 +246,10 @@ def fit_surrogate_model(
         if candidates.implausible is None:
             raise NumericalError("no Gaussian process could be fitted to J at the design points")
         best = candidates.implausible[1]
-        return SurrogateModel(law, uniform, weights, means, best, best, False, 0, search)
-    candidates.remember(best)
-    sceptic = candidates.best(shape="matern52") or best
+        return SurrogateModel(law, uniform, weights, means, best, False, 0, search)
+    search.best = best.kind
     n_tried = len(candidates.found)
-    return SurrogateModel(law, uniform, weights, means, best, sceptic, True, n_tried, search)
-
-
-def _family(kind: SurrogateKind) -> tuple[object, ...]:
-    """Kind, with any trend."""
-    return kind.shape, kind.additive, kind.logarithm
+    return SurrogateModel(law, uniform, weights, means, best, True, n_tried, search)
 
 
 @dataclass
@@ -284,7 +260,7 @@ class _Candidates:
     z: Array
     means: InnerMeans
     f: Callable[[Array], Array]
-    search: Search
+    search: KindSearch
     found: dict[SurrogateKind, tuple[float, float, Surrogate]] = field(default_factory=dict)
     tried: set[SurrogateKind] = field(default_factory=set)
     implausible: tuple[float, Surrogate] | None = None
@@ -324,30 +300,8 @@ class _Candidates:
         margin = 2.0 * (high - low) + 1e-12 * np.abs(high)
         return bool(((dense >= low - margin) & (dense <= high + margin)).all())
 
-    def best(self, **wanted: object) -> Surrogate | None:
-        """Surrogate of highest density among the kinds with the wanted properties.
-
-        A kind is unsound if its errors of f at left-out points are three times the smallest.
-        """
+    def best(self) -> Surrogate | None:
+        """Surrogate of highest density; errors of f at left-out points are near the smallest."""
         smallest = min((error for _, error, _ in self.found.values()), default=np.inf)
-        sound = [
-            (density, surrogate)
-            for kind, (density, error, surrogate) in self.found.items()
-            if error <= 3.0 * smallest
-            and all(getattr(kind, name) == value for name, value in wanted.items())
-        ]
-        return max(sound, key=lambda entry: entry[0])[1] if sound else None
-
-    def remember(self, best: Surrogate) -> None:
-        """Kinds to start from in the next turn, and families that are out of the question."""
-        count, dim = self.z.shape
-        # Kinds of the other scale stay in the search unless they are hopeless; few points cannot
-        # tell.
-        limit = self.found[best.kind][0] - 10.0 - 0.2 * count if count >= 8 * dim else -np.inf
-        for family in {_family(kind) for kind in self.tried}:
-            densities = [self.found[kind][0] for kind in self.found if _family(kind) == family]
-            if max(densities, default=-np.inf) < limit and family[0] != "matern52":
-                self.search.hopeless.add(family)
-        other = self.best(logarithm=not best.kind.logarithm)
-        near = other is not None and self.found[other.kind][0] > limit
-        self.search.kinds = [best.kind, *([other.kind] if other is not None and near else [])]
+        sound = [entry for entry in self.found.values() if entry[1] <= 3.0 * smallest]
+        return max(sound, key=lambda entry: entry[0])[2] if sound else None

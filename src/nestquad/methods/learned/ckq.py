@@ -18,7 +18,7 @@ from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned._base import Fit, Learned, LearnedMethod
 from nestquad.methods.learned._inner_means import inner_means
 from nestquad.methods.learned._surrogate_model import (
-    Search,
+    KindSearch,
     SurrogateModel,
     fit_surrogate_model,
     scores_of,
@@ -123,7 +123,7 @@ class CKQ(LearnedMethod[SurrogateModel]):
             return max(grid.n_outer, min(n // grid.n_inner, limits.SURROGATE_POINTS)), grid.n_inner
         kernel = state.model.means.by_kernel
         factors = ((1, 2), (2, 1)) if n < 4 * grid.span.size else ((1, 8), (2, 4), (4, 2), (8, 1))
-        forecast = _Forecast(problem, grid, state)
+        forecast = _SplitForecast(problem, grid, state)
         for outer, inner in sorted(factors, key=lambda pair: forecast.error(*pair)):
             # Inner points double, since sequences are even at powers of two; T takes the rest.
             n_inner = grid.n_inner * inner
@@ -161,7 +161,7 @@ class CKQ(LearnedMethod[SurrogateModel]):
         rows = means.j.shape[1]
         if rows < 6:  # time may have ended before all rows were there
             raise OutOfTimeError(f"time ran out after {rows} theta", advice="Raise max_seconds.")
-        search = Search() if last is None else deepcopy(last.state.model.search)
+        search = KindSearch() if last is None else deepcopy(last.state.model.search)
         model = fit_surrogate_model(
             problem.outer_law,
             uniform[:rows],
@@ -175,7 +175,7 @@ class CKQ(LearnedMethod[SurrogateModel]):
 
 
 @dataclass(frozen=True, eq=False)
-class _Forecast:
+class _SplitForecast:
     """Predicted errors of the final answer with more θ, or more x for each θ."""
 
     problem: NestedExpectation

@@ -13,12 +13,11 @@ from nestquad._typing import Array
 from nestquad.accuracy import linearized_covariance
 from nestquad.evaluate import Design, Evaluations, InnerPoints, OuterPoints, call_f
 from nestquad.kernels import Kernel
-from nestquad.methods.multilevel._levels import fit_decay
+from nestquad.methods.multilevel._levels import remaining_error
 from nestquad.methods.nested import (
     KernelRuleByTheta,
     describe_rules,
     interpolation_variance,
-    tune_on_roughest,
     weighted_sum,
 )
 from nestquad.problem import NestedExpectation
@@ -46,9 +45,9 @@ class StaircaseSettings:
         Share of the requested half-width at which a turn aims.
     halvings
         The error of a level is judged by half of its θ, a quarter and an eighth.
-    rate, rate_range
-        Prior of the rate (mean, standard deviation) at which a doubling of points divides errors by
-        2^rate, and its range: faster rates are accidents.
+    rate, rate_independent
+        A doubling of points divides errors by 2^rate: order one for points that levels share, and
+        that of Monte Carlo for independent ones.
     tuning_rows, tuning_columns
         θ and x whose values tune the inner kernel.
     """
@@ -58,8 +57,8 @@ class StaircaseSettings:
     stretch: float = 0.25
     aim: float = 0.9
     halvings: int = 3
-    rate: tuple[float, float] = (1.0, 0.5)
-    rate_range: tuple[float, float] = (0.5, 3.0)
+    rate: float = 1.0
+    rate_independent: float = 0.5
     tuning_rows: int = 8
     tuning_columns: int = 64
 
@@ -118,8 +117,6 @@ class Assembled:
         Error of the levels at whose θ f(J) did not change, (k, 1).
     missed
         Error from values of g that no inner point has shown, (k, q).
-    outer_rate, inner_rate
-        Errors decrease like 2^-rate when points double.
     """
 
     answers: Array
@@ -128,18 +125,15 @@ class Assembled:
     outer: Array
     inner: Array
     unmoved: Array
-    outer_rate: float
-    inner_rate: float
     missed: Array
 
 
-def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
+def assemble(levels: Sequence[LevelTerm], finish: Finish, rate: float = STAIRS.rate) -> Assembled:
     """Add up the levels.
 
     The error of a level is judged by the effect of halving its θ, that of the inner rules by the
-    effect of the last doublings of N. Both are continued as geometric series at the rates at which
-    they were seen to decrease. Halves may agree by accident, so a level's error is at
-    least that of interpolation over its θ.
+    effect of the last doublings of N. A doubling is taken to divide both by 2^rate. Halves may
+    agree by accident, so a level's error is at least that of interpolation over its θ.
     """
     answers = np.sum([level.answers[0] for level in levels], axis=0)
     value = np.atleast_1d(finish(answers))
@@ -152,8 +146,8 @@ def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
     for i, level in enumerate(levels):
         for j, part in enumerate(level.answers[1:]):
             halved[j, i] = effect(level.answers[0] - part)
-    outer, outer_rate = _continued(np.sqrt((halved**2).sum(axis=1))[::-1])
-    inner, inner_rate = _continued(np.abs(change[1:]))
+    outer = remaining_error(np.sqrt((halved**2).sum(axis=1))[::-1], rate)
+    inner = remaining_error(np.abs(change[1:]), rate)
     last = np.sqrt((halved[0] ** 2).sum(axis=0))
     columns = halved[0].T * (outer / np.where(last > 0, last, 1.0))[:, None]
     spreads = [linearized_covariance(finish, answers, np.diag(term.variance)) for term in levels]
@@ -162,9 +156,7 @@ def assemble(levels: Sequence[LevelTerm], finish: Finish) -> Assembled:
     signs = np.where(change[-1:].T < 0, -1.0, 1.0)
     unmoved, missed = _unmoved(np.abs(change[1:]))[:, None], np.zeros((value.size, 1))
     bias = inner[:, None] * signs
-    return Assembled(
-        answers, change, columns, at_least, bias, unmoved, outer_rate, inner_rate, missed
-    )
+    return Assembled(answers, change, columns, at_least, bias, unmoved, missed)
 
 
 def _unmoved(sizes: Array) -> Array:
@@ -180,21 +172,6 @@ def _unmoved(sizes: Array) -> Array:
         expected = np.where(size > 0, size, expected / 2.0)
         error += np.where(size > 0, 0.0, expected)
     return np.asarray(error + np.where(sizes[-1:].sum(axis=0) > 0, 0.0, expected))
-
-
-def _continued(sizes: Array) -> tuple[Array, float]:
-    """Sum of the series that goes on from differences (m, k) of doubled sizes, and its rate."""
-    if sizes.shape[0] == 0:
-        return np.full(sizes.shape[1], np.inf), STAIRS.rate[0]
-    scale = sizes.max(axis=0)
-    pooled = np.sqrt(np.mean((sizes / np.where(scale > 0, scale, 1.0)) ** 2, axis=1))
-    # A single difference has the size of the error within a factor of about 1.5.
-    fitted = fit_decay(pooled, 0.5 * pooled, *STAIRS.rate).rate
-    rate = float(np.clip(fitted, *STAIRS.rate_range))
-    # A difference may vanish by accident, so the ones before it have a say.
-    recent = sizes[-STAIRS.halvings :]
-    ages = np.arange(recent.shape[0])[::-1, None]
-    return (recent * 2.0 ** (-rate * ages)).max(axis=0) / (2.0**rate - 1.0), rate
 
 
 def shared_terms(
@@ -225,7 +202,8 @@ def shared_terms(
     n = sizes[0]
     points = _first(points, n)
     spread = f[base].std(axis=0)
-    outer = tune_on_roughest(outer, points, f[base] / np.where(spread > 0, spread, 1.0))
+    scaled = f[base] / np.where(spread > 0, spread, 1.0)
+    outer = outer.tuned([(nodes_on(outer.space, points.uniform, points.theta), scaled)])
     at = nodes_on(outer.space, points.uniform, points.theta)
     rules = dict(zip(sizes, outer.rules(at, sizes, problem.outer_law), strict=True))
     levels = []

@@ -77,19 +77,18 @@ class Staircase:
         self,
         outer: Array,
         inner: float,
-        shrink: tuple[float, float],
         target: float | None,
         budget: int | None,
     ) -> Staircase | None:
         """Take the steps that remove most error for each evaluation, until the target is met.
 
-        `outer` is the outer error of each level, `inner` the inner error, `shrink` the factors by
-        which a step reduces them. A target of None is as small as the budget allows.
+        `outer` is the outer error of each level, `inner` the inner error: a step halves them. A
+        target of None is as small as the budget allows.
         """
         capped = outer[2 * np.array(self.n_outer) > limits.STAIRCASE_POINTS]
         if target is not None and np.linalg.norm(capped) > target:
             return None  # levels that cannot grow exceed the target alone
-        # At most three times the evaluations in a turn: measured rates are better than guesses.
+        # At most three times the evaluations in a turn: measured errors are better than guesses.
         limit = 3.0 * self.n_evaluations
         limit = limit if budget is None else min(limit, budget)
         stairs, errors = self, [float(e) for e in outer]
@@ -102,9 +101,9 @@ class Staircase:
             stairs = best.stairs
             if best.levels == [len(errors)]:  # a new one: its correction is known from a few θ only
                 errors.append(inner)
-                inner *= shrink[1]
+                inner /= 2.0
             else:
-                errors = [e * shrink[0] if i in best.levels else e for i, e in enumerate(errors)]
+                errors = [e / 2.0 if i in best.levels else e for i, e in enumerate(errors)]
         return None if stairs == self else stairs
 
 
@@ -180,7 +179,7 @@ class MLKQ(Method[Assembled]):
     -----
     *Error bar.* Outer: the effect of halving the θ of each level, and at least half the
     leave-one-out error over θ. Inner: the effect of the last doublings of N, and a floor for values
-    of g that no inner point has shown. Effects are continued at the rate at which they decrease.
+    of g that no inner point has shown. Errors are taken to halve when points double.
 
     *Turns.* From a small balanced staircase on, each turn grows it where that removes most error
     for each evaluation: more θ on one level, or a new level.
@@ -281,8 +280,7 @@ class MLKQ(Method[Assembled]):
         inner = np.concatenate([state.inner, *[state.missed] * goal.adaptive], axis=1)
         # Coarse levels that were left out have to grow too, for the others to follow.
         outer = np.concatenate([np.full(len(stairs.n_inner) - outer.size, outer[0]), outer])
-        shrink = 2.0**-state.outer_rate, 2.0**-state.inner_rate
-        grown = stairs.grown(outer, size_of(inner), shrink, target, goal.budget)
+        grown = stairs.grown(outer, size_of(inner), target, goal.budget)
         return None if grown is None else self._staircase(problem, goal, grown)
 
     def _published(
@@ -350,7 +348,8 @@ class MLKQ(Method[Assembled]):
         problem = evaluations.problem
         make = shared_terms if self.shared else independent_terms
         terms = make(evaluations, self.inner, self.outer)
-        state = assemble(terms.levels, problem.finish)
+        rate = STAIRS.rate if self.shared else STAIRS.rate_independent
+        state = assemble(terms.levels, problem.finish, rate)
         sample = terms.sample
         seen = (sample.j, sample.f, sample.weights)
         errors = unseen_value_errors(problem, terms.values, *seen)
@@ -369,8 +368,8 @@ class MLKQ(Method[Assembled]):
             {
                 "error_inner": size_of(parts["inner"]),
                 "error_outer": size_of(parts["outer"]),
-                "inner": {**terms.inner, "rate": state.inner_rate},
-                "outer": {**terms.outer, "rate": state.outer_rate},
+                "inner": terms.inner,
+                "outer": terms.outer,
                 "levels": [
                     {
                         "n_inner": level.n_inner,

@@ -24,7 +24,7 @@ from nestquad.methods.multilevel._levels import (
     LevelMoments,
     LevelSummary,
     best_sizes,
-    fit_decay,
+    decay_rate,
     steady_variances,
     summarize,
 )
@@ -45,10 +45,10 @@ class MLMC(Method[LevelSummary]):
     """Multilevel Monte Carlo: a telescoping sum over numbers of inner draws.
 
     Level l has N_l = `n_coarsest` 2^l inner draws and estimates the change from N_l/2 to N_l; most
-    θ are spent where that is cheap. Towards a tolerance, variances and rates are estimated level
-    by level, θ are distributed by Giles' optimal allocation, and levels are added until the
-    remaining bias is small; the coarsest level that pays is found as well. For a budget alone the
-    sizes come from theory.
+    θ are spent where that is cheap. Towards a tolerance, variances are estimated level by level, θ
+    are distributed by Giles' optimal allocation, and levels are added until the remaining bias is
+    small; the coarsest level that pays is found as well. For a budget alone the sizes come from
+    theory.
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ class MLMC(Method[LevelSummary]):
     Notes
     -----
     *Error bar.* The variances of all levels, and the square of the remaining bias: the last
-    corrections continued as a geometric series, or the effect of the noise of J on the finest
-    level. A floor for values of g that no draw has shown.
+    corrections continued as a geometric series at the rate of theory, or the effect of the noise of
+    J on the finest level. A floor for values of g that no draw has shown.
 
     *Memory.* A few numbers for each θ, none for x.
 
@@ -148,6 +148,11 @@ class MLMC(Method[LevelSummary]):
         sizes[0] += (budget - self._cost(sizes)) // self.n_coarsest
         return np.asarray(sizes)
 
+    @property
+    def _beta(self) -> float:
+        """Rate at which variances of corrections decrease, by theory."""
+        return LEVELS.beta if self.antithetic else LEVELS.beta_plain
+
     def _inner_sizes(self, n_levels: int) -> Array:
         return np.asarray(np.ldexp(float(self.n_coarsest), np.arange(n_levels)))
 
@@ -179,10 +184,10 @@ class MLMC(Method[LevelSummary]):
         own = steady_variances(state.own_variance / target**2, have, 0.5).max(axis=1)
         variance = (state.variance / target**2).max(axis=1)
         steps = np.arange(1.0 - have.size, new.size + 1.0)[:, None]
-        bias = (state.bias / target * 2.0 ** (-state.slow_alpha * steps)).max(axis=1)
+        bias = (state.bias / target * 2.0 ** (-LEVELS.alpha * steps)).max(axis=1)
         sizes = best_sizes(
             np.concatenate([own, np.full(new.size, own[-1])]),
-            np.concatenate([variance, variance[-1] * 2.0 ** (-state.beta * new)]),
+            np.concatenate([variance, variance[-1] * 2.0 ** (-self._beta * new)]),
             self._inner_sizes(have.size + new.size),
             bias,
             have,
@@ -237,12 +242,12 @@ class MLMC(Method[LevelSummary]):
                 floor = rare_event_errors(problem, j[:, 0], f_values, weights)
             levels.append(LevelMoments.of(n, f_values, change, floor))
             rows.append(j[:, 0])
-        state = summarize(levels, problem.finish)
+        state = summarize(levels, problem.finish, self._beta)
         # The bias that the noise of J on the finest level may hide.
         value = np.atleast_1d(problem.finish(state.answers))
-        shifts = noise_changes(problem, (j[:, 1], j[:, 2]), j[:, 0], f_values, theta)
-        hidden = [problem.finish(state.answers + part.mean(axis=0)) - value for part in shifts]
-        state = replace(state, bias=np.fmax(state.bias, np.abs(hidden).max(axis=0)))
+        shift = noise_changes(problem, (j[:, 1], j[:, 2]), j[:, 0], f_values, theta).mean(axis=0)
+        hidden = np.atleast_1d(problem.finish(state.answers + shift)) - value
+        state = replace(state, bias=np.fmax(state.bias, np.abs(hidden)))
         # Values of g that no draw has shown.
         shares = np.concatenate([np.full(level.n_outer, float(level.n_inner)) for level in levels])
         errors = unseen_value_errors(
@@ -298,12 +303,13 @@ def _refuse_divergence(state: LevelSummary) -> None:
     if len(changes) < LEVELS.judged:
         return
     for change, noise in zip(changes.T, noises.T, strict=True):
-        rate = fit_decay(np.abs(change), noise, *LEVELS.alpha, last=LEVELS.judged + 1)
-        if rate.measured + 2.0 * rate.std_error < LEVELS.slowest:
+        last = slice(-LEVELS.judged - 1, None)
+        rate, std_error = decay_rate(np.abs(change)[last], noise[last])
+        if rate + 2.0 * std_error < LEVELS.slowest:
             raise NumericalError(
                 "MLMC cannot reach a tolerance here: doubling the inner draws changes the answer "
                 f"by {', '.join(f'{size:.2g}' for size in change)} on levels 1 to {len(change)}, "
-                f"which decreases like 2^(-{max(rate.measured, 0.0):.2f} l) only; 2^-l is usual. "
+                f"which decreases like 2^(-{max(rate, 0.0):.2f} l) only; 2^-l is usual. "
                 "Either the answer is infinite, or g has infinite variance given theta, or f is "
                 "too steep near the values of J. Check f and g there; with budget= instead of a "
                 "tolerance you get the estimate as it is, and method='nqmc' or 'nkq' may converge "

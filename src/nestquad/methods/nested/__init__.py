@@ -15,7 +15,6 @@ from nestquad.methods.nested._stages import interpolation_variance as interpolat
 from nestquad.methods.nested._stages import kernel_outer as kernel_outer
 from nestquad.methods.nested._stages import mean_outer as mean_outer
 from nestquad.methods.nested._stages import noise_changes as noise_changes
-from nestquad.methods.nested._stages import tune_on_roughest as tune_on_roughest
 from nestquad.methods.nested._stages import weighted_sum as weighted_sum
 from nestquad.methods.nested.nkq import NKQ as NKQ
 from nestquad.methods.nested.nmc import NMC as NMC

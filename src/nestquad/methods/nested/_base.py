@@ -42,8 +42,6 @@ class NestedSettings:
         Fewer θ or evaluations do not show whether a tolerance is met. Intervals of 4 to 16 θ cover
         in 76–94 % of runs on families of random problems, even with Student's t; two halves of 8 x
         that were scrambled alike may agree by accident.
-    stalled
-        Share of its last error above which the error of a side that grew counts as unchanged.
     quarter
         Factor of the change from a quarter to a half of the inner points, as an estimate of the
         error of all: rules with Matérn-3/2 kernels converge like N^-2.
@@ -53,7 +51,6 @@ class NestedSettings:
 
     fewest_outer: int = 32
     fewest_evaluations: int = 192
-    stalled: float = 0.95
     quarter: float = 0.25
     tuning_rows: int = 8
 
@@ -63,22 +60,10 @@ SETTINGS = NestedSettings()
 
 @dataclass(frozen=True)
 class NestedState:
-    """Standard errors of the answer by source: J estimated at each θ, and the finite set of θ.
-
-    `stalled` is the side whose last growth did not reduce its error.
-    """
+    """Standard errors of the answer by source: J estimated at each θ, and the finite set of θ."""
 
     error_inner: float
     error_outer: float
-    stalled: Literal["outer", "inner", ""] = ""
-
-    def after(self, last: NestedState, *, inner: bool) -> NestedState:
-        """Mark the side that stalled if its growth since the last turn did not reduce its error."""
-        if inner:
-            gain = self.error_inner < SETTINGS.stalled * last.error_inner
-        else:
-            gain = self.error_outer < SETTINGS.stalled * last.error_outer
-        return self if gain else replace(self, stalled="inner" if inner else "outer")
 
 
 @dataclass(frozen=True)
@@ -227,8 +212,7 @@ class NestedRule(Method[NestedState]):
         sides: list[Literal["outer", "inner"]] = ["outer", "inner"]
         if last.state.error_inner > last.state.error_outer:
             sides.reverse()
-        # A side that stalled goes last, a side with too few points first.
-        sides.sort(key=lambda side: side == last.state.stalled)
+        # A side with too few points goes first.
         sides.sort(key=lambda side: side not in self._short(grid))
         for side in sides:
             size, points = 2 * getattr(grid, f"n_{side}"), getattr(grid, f"{side}_points")
@@ -291,21 +275,17 @@ class NestedRule(Method[NestedState]):
             values = full if few is None else few
             missed = unseen_value_errors(problem, values, full, f_full, outer.weights)
             if halves and grid.n_sets is None:
-                smooth, *steps = noise_changes(problem, fewer, full, f_full, theta)
-                shifts = [final(f_full) - final(f_full + part) for part in (smooth, *steps)]
+                shrunk = f_full + noise_changes(problem, fewer, full, f_full, theta)
                 # Fewer points double the bias and a J without noise removes it: two estimates of
                 # it. The second direction is by how much they differ.
-                shifts[0] += changes[:, 0]
-                changes = np.column_stack([changes, *shifts])
+                shift = final(f_full) - final(shrunk) + changes[:, 0]
+                changes = np.column_stack([changes, shift])
         floors = [floor_directions(problem, answers, errors) for errors in (missed, rare)]
         parts = {
             "inner": np.concatenate([changes, floors[0]], axis=1),
             "outer": np.concatenate([outer.directions, floors[1]], axis=1),
         }
         state = NestedState(size_of(parts["inner"]), size_of(parts["outer"]))
-        if last is not None:
-            (before,) = last.design.grids
-            state = state.after(last.state, inner=grid.n_inner > before.n_inner)
         step = -(-theta.shape[0] // limits.PLOT_ROWS)
         notes = [note for fit in (inner, outer) for note in fit.diagnostics.get("notes", [])]
         estimate = assembled(

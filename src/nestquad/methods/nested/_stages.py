@@ -12,10 +12,10 @@ from scipy.special import stdtrit
 
 from nestquad import limits
 from nestquad._typing import Array
-from nestquad.accuracy import linearized_covariance, takes
+from nestquad.accuracy import linearized_covariance
 from nestquad.distributions import Law
-from nestquad.evaluate import InnerPoints, InnerRule, OuterPoints, Span, call_f, f_or_nan
-from nestquad.gp import amplitude, median_lengthscale, restricted_likelihood
+from nestquad.evaluate import InnerPoints, InnerRule, OuterPoints, Span, call_f
+from nestquad.gp import median_lengthscale
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature, nodes_on
 from nestquad.result import NORMAL_95
@@ -134,31 +134,12 @@ class KernelRuleByTheta:
 
 def noise_changes(
     problem: NestedExpectation, halves: Sequence[Array], full: Array, f_values: Array, theta: Array
-) -> list[Array]:
-    """Changes of f(J) (T, q) that the noise of J may hide, from means of two halves of the points.
-
-    The first is to a J shrunk by its noise, of log J where f needs J > 0: noise is relative then.
-    The second is for an f with steps, and is the mean of f at J moved up and down by its noise: if
-    J has an atom next to a step, the noise carries half of it across.
-    """
+) -> Array:
+    """Changes of f(J) (T, q) to a J shrunk by its noise, from means of two halves of the points."""
     half, other = halves
-    positive = min(half.min(), other.min()) > 0 and not takes(problem, -full)
-    j = np.exp(_shrunk(*np.log([half, other, full]))) if positive else _shrunk(half, other, full)
-    changes = [call_f(problem, j, theta, require_finite=False) - f_values]
-    steps = np.array([_has_steps(column) for column in f_values.T])
-    if steps.any():
-        noise = np.atleast_1d(np.sqrt(np.mean((half - other) ** 2, axis=0)) / 2.0)
-        moves = np.diag(noise) if full.ndim > 1 else noise
-        sides = [[f_or_nan(problem, full + s * move) for s in (1, -1)] for move in moves]
-        spread = np.sum([(up + down) / 2.0 - f_values for up, down in sides], axis=0)
-        changes.append(np.where(steps, spread, 0.0))
-    return [np.where(np.isfinite(change), change, 0.0) for change in changes]
-
-
-def _has_steps(f_values: Array) -> bool:
-    """Whether f(J) (T,) differs from its usual value by few different amounts, if it does."""
-    events = f_values[f_values != np.median(f_values)]
-    return bool(np.unique(events).size <= events.size / 4)
+    j = _shrunk(half, other, full)
+    change = call_f(problem, j, theta, require_finite=False) - f_values
+    return np.where(np.isfinite(change), change, 0.0)
 
 
 def _shrunk(half: Array, other: Array, full: Array) -> Array:
@@ -233,7 +214,7 @@ def kernel_outer(
     scaled = f_values / np.where(spread > 0, spread, 1.0)
     columns = [slice(0, q)] if len(recipes) == 1 else [slice(k, k + 1) for k in range(q)]
     tuned = [
-        tune_on_roughest(recipe, points, scaled[:, column])
+        recipe.tuned([(nodes_on(recipe.space, points.uniform, points.theta), scaled[:, column])])
         for recipe, column in zip(recipes, columns, strict=True)
     ]
     nodes = [nodes_on(recipe.space, points.uniform, points.theta) for recipe in tuned]
@@ -269,29 +250,6 @@ def kernel_outer(
         interpolated=True,
         sum_abs_weights=max(rules[0].sum_abs_weights for rules in by_recipe),
     )
-
-
-def tune_on_roughest(
-    recipe: KernelQuadrature, points: OuterPoints, values: Array
-) -> KernelQuadrature:
-    """One recipe for several answers (T, q), tuned on the least regular of them.
-
-    Pooled likelihoods would follow the smooth answers, and their long lengthscales amplify
-    roughness and noise of the others.
-    """
-    nodes = nodes_on(recipe.space, points.uniform, points.theta)
-    if values.shape[1] == 1 or not recipe.needs_values:
-        return recipe.tuned([(nodes, values)])
-
-    def likelihood(candidate: KernelQuadrature, column: Array) -> float:
-        assert candidate.kernel is not None
-        few = slice(0, 48)  # a likelihood of 48 nodes tells rough from smooth, at no cost
-        own = nodes_on(candidate.space, points.uniform, points.theta)
-        return restricted_likelihood(candidate.kernel, own[few], column[few])
-
-    columns = [column[:, None] for column in values.T if np.ptp(column) > 0] or [values[:, :1]]
-    candidates = [(recipe.tuned([(nodes, column)]), column) for column in columns]
-    return min(candidates, key=lambda candidate: likelihood(*candidate))[0]
 
 
 def cancellation(method: str, **sum_abs_weights: float) -> tuple[str, ...]:
@@ -331,13 +289,12 @@ def describe_rules(rules: Sequence[Rule]) -> dict[str, object]:
 def interpolation_variance(
     recipe: KernelQuadrature, rule: Rule, nodes: Array, values: Array
 ) -> Array:
-    """Variance (q,) of a kernel rule's integral of values (n, q).
+    """Variance (q,) of a kernel rule's integral of values (n, q): ¼ Σ w² r².
 
-    The larger of the posterior variance and ¼ Σ w² r², with the root mean square r of leave-one-out
-    residuals: the part of a value that its neighbors do not predict acts as noise under any
-    kernel. Errors of neighbors cancel in part. On families of random problems half of the error
-    covers in 97 % of runs, at bars two thirds as wide as all of it.
-    Both from 256 nodes: more change them little and cost n³.
+    The root mean square r of leave-one-out residuals is the part of a value that its neighbors do
+    not predict, which acts as noise under any kernel. Errors of neighbors cancel in part: on
+    families of random problems half of the error covers in 97 % of runs, at bars two thirds as wide
+    as all of it. From 256 nodes: more change r little and cost n³.
     """
     few_nodes, few = nodes[:256], values[:256]
     assert recipe.kernel is not None
@@ -348,8 +305,7 @@ def interpolation_variance(
     centered = few - few.mean(axis=0)
     residuals = factor.solve(centered) / factor.inverse_diagonal()[:, None]
     unlearned = np.minimum(np.mean(residuals**2, axis=0), np.mean(centered**2, axis=0))
-    posterior = rule.posterior_variance * amplitude(factor, few)
-    return np.asarray(np.fmax(posterior, 0.25 * (rule.weights @ rule.weights) * unlearned))
+    return np.asarray(0.25 * (rule.weights @ rule.weights) * unlearned)
 
 
 def _subset_directions(finals: Sequence[Array]) -> Array:

@@ -18,7 +18,7 @@ from nestquad.voi.table import (
     SurvivalTrial,
     study_sizes,
 )
-from nestquad.voi.table._cells import one_line
+from nestquad.voi.table._names import one_line
 from nestquad.voi.table._numbers import is_float
 from nestquad.voi.table._population import ungrouped
 from nestquad.voi.table._studies import read_sizes

@@ -1,6 +1,5 @@
 """Value of information from tables of a probabilistic sensitivity analysis, by regression."""
 
-from nestquad.voi.table._cells import pandas
 from nestquad.voi.table._decision import (
     ceac,
     expected_loss,
@@ -11,6 +10,7 @@ from nestquad.voi.table._decision import (
 )
 from nestquad.voi.table._evppi import evpi, evppi, parameter_sets
 from nestquad.voi.table._files import KINDS, Preview, preview, read_csv, read_workbook
+from nestquad.voi.table._numbers import pandas
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._population import (
     DISCOUNT,

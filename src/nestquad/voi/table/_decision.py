@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nestquad._frames import as_given
 from nestquad._typing import Array
 from nestquad.errors import InputError
 from nestquad.result import NORMAL_95
-from nestquad.voi.table._cells import pandas
+from nestquad.voi.table._numbers import pandas
 from nestquad.voi.table._outputs import Outputs, as_outputs
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+@as_given
 def psa_summary(outputs: Any) -> pd.DataFrame:
     """Means of each option with standard errors, and its probability of being the best.
 
@@ -40,6 +42,7 @@ def _by_option(known: Outputs, **columns: Any) -> pd.DataFrame:
     return pandas().DataFrame({**keys, **filled})
 
 
+@as_given
 def incremental(outputs: Any, reference: str | None = None) -> pd.DataFrame:
     """Incremental net benefit of each option against one of them, with its own error.
 
@@ -86,6 +89,7 @@ def mean_row(name: str, values: Array, size: Any) -> dict[str, Any]:
     return {name: mean, "se": se, "lower": mean - half, "upper": mean + half}
 
 
+@as_given
 def icers(outputs: Any) -> pd.DataFrame:
     """Incremental cost-effectiveness ratios, dominance and the efficiency frontier.
 
@@ -117,6 +121,7 @@ def _ratio(table: pd.DataFrame, first: int, second: int) -> float:
     return float(step["cost"] / step["effect"])
 
 
+@as_given
 def expected_loss(outputs: Any, wtp: Any = None) -> pd.DataFrame:
     """Expected loss of each option: mean net benefit forgone by choosing it; the smallest is EVPI.
 
@@ -147,6 +152,7 @@ def _with_effects(outputs: Any) -> Outputs:
     return known
 
 
+@as_given
 def ceac(outputs: Any, wtp: Any = None) -> pd.DataFrame:
     """Cost-effectiveness acceptability curves, and the frontier.
 

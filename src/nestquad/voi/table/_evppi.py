@@ -10,11 +10,13 @@ import numpy as np
 from scipy.special import ndtri
 
 from nestquad._checks import generator, shown
+from nestquad._frames import as_given
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, unknown_name
 from nestquad.result import NORMAL_95
-from nestquad.voi.table._cells import one_line, pandas
+from nestquad.voi.table._names import one_line
+from nestquad.voi.table._numbers import pandas
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._regression import Regression, has_trees, regress, stacked, unexplained
 
@@ -94,6 +96,7 @@ class Answer:
         }
 
 
+@as_given
 def evpi(outputs: Any) -> pd.DataFrame:
     """Expected value of perfect information (EVPI).
 
@@ -125,6 +128,7 @@ def evpi(outputs: Any) -> pd.DataFrame:
     return pandas().DataFrame(rows)
 
 
+@as_given
 def evppi(
     outputs: Any,
     inputs: Any,

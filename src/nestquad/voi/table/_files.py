@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,22 +14,20 @@ import numpy as np
 from nestquad._checks import choice, shown
 from nestquad._files import check_size as check_file
 from nestquad._notebook import pairs
-from nestquad.errors import InputError, unknown_name
-from nestquad.voi.table._cells import Region, is_workbook, one_line, pandas, read_sheets, read_text
+from nestquad.errors import InputError
+from nestquad.voi.table._cells import is_workbook, read_sheets, read_text
+from nestquad.voi.table._layout import Region, draws_alone
 from nestquad.voi.table._limits import check_size
-from nestquad.voi.table._outputs import Outputs, plain_names
-from nestquad.voi.table._tables import (
-    Cleaned,
-    Problem,
-    aligned,
-    blank_places,
-    check_names,
-    check_unit,
-    clean,
-    kind_of_name,
-    numbers_rows,
-    without_summaries,
+from nestquad.voi.table._names import check_names, check_unit, kind_of_name, one_line
+from nestquad.voi.table._numbers import pandas
+from nestquad.voi.table._outputs import Outputs
+from nestquad.voi.table._roles import (
+    assign_roles,
+    check_roles,
+    columns_by_kind,
+    other_results,
 )
+from nestquad.voi.table._tables import Problem, aligned, clean, numbers_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +60,9 @@ def read_csv(path: Source, kind: str) -> pd.DataFrame:
         ``"parameters"``, ``"costs"`` or ``"effects"``.
     """
     choice("kind", kind, KINDS)
-    return _clean(kind, _opened(path)).usable()
+    table = _clean(kind, _opened(path), problems := list[Problem]())
+    _raise_first(problems)
+    return table
 
 
 def read_workbook(path: Source) -> dict[str, pd.DataFrame]:
@@ -72,8 +72,14 @@ def read_workbook(path: Source) -> dict[str, pd.DataFrame]:
     any case); a workbook of exactly three sheets without such names has them in that order. Of one
     sheet with all columns, names and values say which are inputs, costs and effects.
     """
-    tables, _, _ = _clean_together(_opened(path), None, ())
-    return {kind: tables[kind].usable() for kind in KINDS}
+    tables, _, _ = _clean_together(_opened(path), {}, (), problems := list[Problem]())
+    _raise_first(problems)
+    return tables
+
+
+def _raise_first(problems: Sequence[Problem]) -> None:
+    for problem in problems[:1]:
+        raise problem.error
 
 
 @dataclass(frozen=True)
@@ -123,8 +129,7 @@ class Preview:
 
     def outputs(self, wtp: Any) -> Outputs:
         """Costs and effects at a willingness to pay; raises the first problem, if there is one."""
-        if self.problems:
-            raise self.problems[0].error
+        _raise_first(self.problems)
         return Outputs(self.costs, self.effects, wtp, as_given=self.as_given)
 
     def to_dict(self) -> dict[str, Any]:
@@ -201,17 +206,19 @@ def preview(
         if isinstance(source, str | Path | tuple):
             given[kind] = name, data = _opened(source)
             files.append((one_line(name), hashlib.sha256(data).hexdigest()))
+    problems: list[Problem] = []
     roles: tuple[Column, ...] = ()
     available: tuple[str, ...] = ()
     if costs is None and effects is None:
-        tables, roles, available = _clean_together(given["parameters"], columns, tuple(sheets))
+        frames, roles, available = _clean_together(
+            given["parameters"], columns or {}, tuple(sheets), problems
+        )
     else:
-        tables = {kind: _clean(kind, source) for kind, source in given.items()}
-    frames = {kind: tables[kind].frame for kind in KINDS}
+        frames = {kind: _clean(kind, source, problems) for kind, source in given.items()}
     # Parts of one table share its notes.
     prefix = {kind: "" if roles else f"{kind}: " for kind in KINDS}
-    notes = list(dict.fromkeys(prefix[kind] + x for kind in KINDS for x in tables[kind].notes))
-    problems = [problem for kind in KINDS for problem in tables[kind].problems]
+    told = {kind: frames[kind].attrs.get("notes", ()) for kind in KINDS}
+    notes = list(dict.fromkeys(prefix[kind] + note for kind in KINDS for note in told[kind]))
     options: tuple[str, ...] = ()
     try:
         if all(frames[kind].size for kind in KINDS):  # names of rows may be in a missing table
@@ -254,47 +261,40 @@ def _opened(source: Source) -> tuple[str, bytes]:
     raise InputError("file", shown(source), "a path, or a name and bytes")
 
 
-def _clean(kind: str, source: Any) -> Cleaned:
-    """Table of one kind; of a workbook, the sheet with its name."""
-    if source is None:
-        advice = "Parameters, costs and effects are needed."
-        return Cleaned.refused(kind, InputError(kind, "nothing", "a table", advice))
-    if not isinstance(source, tuple):
-        return clean(kind, source, kind)
-    name = f"{kind} ({source[0]})"
+def _clean(kind: str, source: Any, problems: list[Problem]) -> pd.DataFrame:
+    """Table of one kind."""
+    name = f"{kind} ({source[0]})" if isinstance(source, tuple) else kind
     try:
-        if not is_workbook(*source):
-            return _clean_region(name, kind, read_text(name, source[1]))
-        sheets = read_sheets(*source)
-        used = [sheet for sheet, region in sheets.items() if region.frame.size]
-        fits = used if len(used) == 1 else _fitting_sheets(kind, used)
-        if len(fits) == 1:
-            return _clean_region(name, kind, sheets[fits[0]])
+        if source is None:
+            advice = "Parameters, costs and effects are needed."
+            raise InputError(kind, "nothing", "a table", advice)
+        if isinstance(source, tuple) and is_workbook(*source):
+            source = _only_sheet(name, kind, read_sheets(*source))
+        elif isinstance(source, tuple):
+            source = read_text(name, source[1])
+        return clean(name, source, kind, problems)
+    except InputError as error:
+        problems.append(Problem(name, error))
+        return pandas().DataFrame()
+
+
+def _only_sheet(name: str, kind: str, sheets: Mapping[str, Region]) -> Region:
+    """Table of the only sheet of a workbook with any, or of the one that is called as its kind."""
+    used = [sheet for sheet, region in sheets.items() if region.frame.size]
+    fits = used if len(used) == 1 else _fitting_sheets(kind, used)
+    if len(fits) != 1:
         raise InputError(
             name,
             f"a workbook with the sheets {', '.join(map(repr, sheets))}",
             f"one sheet with the {kind}",
             "A workbook with all three tables goes by itself, as the workbook.",
         )
-    except InputError as error:
-        return Cleaned.refused(name, error)
-
-
-def _clean_region(name: str, kind: str, region: Region) -> Cleaned:
-    """Table of numbers of a region, with notes on the cells around it."""
-    table = clean(name, region.frame, kind, region)
-    if "" in table.frame.columns or any(p.column == "" and p.row for p in table.problems):
-        letter = region.letters.get("", "") or list(region.frame.columns).index("") + 1
-        unnamed = InputError(name, f"column {letter} without a name", "a name above each column")
-        return Cleaned.refused(name, unnamed)
-    if table.frame.size:
-        table.frame.attrs["notes"] = (*region.notes, *table.notes)
-    return table
+    return sheets[fits[0]]
 
 
 def _clean_together(
-    source: Any, columns: Mapping[str, str] | None, chosen: tuple[str, ...]
-) -> tuple[dict[str, Cleaned], tuple[Column, ...], tuple[str, ...]]:
+    source: Any, given: Mapping[str, str], chosen: tuple[str, ...], problems: list[Problem]
+) -> tuple[dict[str, pd.DataFrame], tuple[Column, ...], tuple[str, ...]]:
     """Tables of a workbook with a sheet for each, or of one table with all columns."""
     name, available = "table", tuple[str, ...]()
     if isinstance(source, tuple) and is_workbook(*source):
@@ -304,44 +304,44 @@ def _clean_together(
             choice("sheets", sheet, available)
         sheets = {sheet: sheets[sheet] for sheet in chosen} or sheets
         by_kind = dict(zip(KINDS, chosen, strict=True)) if len(chosen) == len(KINDS) else None
-        if by_kind := None if columns else by_kind or _sheets_by_kind(sheets):
-            parts = {k: _clean_region(f"sheet {s!r}", k, sheets[s]) for k, s in by_kind.items()}
-            return parts, (), available
+        if by_kind := None if given else by_kind or _sheets_by_kind(sheets):
+            return (
+                {
+                    kind: clean(f"sheet {sheet!r}", sheets[sheet], kind, problems)
+                    for kind, sheet in by_kind.items()
+                },
+                (),
+                available,
+            )
         region = _joined(sheets)
     elif isinstance(source, tuple):
         region = read_text(f"table ({source[0]})", source[1])
     elif isinstance(source, Mapping | pandas().DataFrame):
         frame = pandas().DataFrame(source).reset_index(drop=True)
-        frame.columns = [one_line(c) for c in frame.columns]
-        region = Region.of(frame)
+        frame = frame.set_axis(map(one_line, frame.columns), axis=1)
+        frame, rows, said = draws_alone(frame, np.arange(len(frame)) + 1, "row")
+        region = Region(frame, rows + 1, notes=tuple(said))
     else:
         raise InputError("file", shown(source), "a path, or a name and bytes")
-    check_names(name, region.frame)
-    frame, rows, left_out = without_summaries(region.frame, region)
-    frame.attrs["draws alone"] = True
-    region = replace(region, lines=region.lines[rows], notes=(*region.notes, *left_out))
-    roles = assign_roles(frame, columns or {})
-    others = other_results(roles, columns or {})
-    region = replace(region, notes=(*region.notes, *others))
-    parts = dict.fromkeys(KINDS, Cleaned(pandas().DataFrame()))
+    frame = region.frame
+    check_names(name, list(frame.columns))
+    roles = assign_roles(frame, given)
+    region = replace(region, notes=(*region.notes, *other_results(roles, given)))
+    tables = dict.fromkeys(KINDS, pandas().DataFrame())
     try:
-        for column, role in (columns or {}).items():
-            if column not in roles:
-                raise unknown_name("columns", column, roles)
-            if role not in (INPUT, IGNORED) and not _ROLE.fullmatch(str(role)):
-                raise InputError("columns", f"{shown(role)} for {column!r}", _EXPECTED)
+        check_roles(roles, given)
         for kind, of in columns_by_kind(roles).items():
             check_unit(kind, name, list(of))
             letters = {new: region.letters.get(old, "") for old, new in of.items()}
             part = frame[list(of)].set_axis(list(of.values()), axis=1)
-            part_region = replace(region, frame=part, letters=letters)
-            parts[kind] = _clean_region(f"{name}, {kind}", kind, part_region)
+            part = replace(region, frame=part, letters=letters)
+            tables[kind] = clean(f"{name}, {kind}", part, kind, problems)
     except InputError as error:
-        parts["costs"] = Cleaned.refused(name, error)
-        parts["costs"].frame.attrs["notes"] = region.notes
+        problems.append(Problem(name, error))
+        tables["costs"].attrs["notes"] = region.notes
     numbers = frame.apply(pandas().to_numeric, errors="coerce")
     ranges = dict(zip(frame.columns, _ranges(numbers.where(np.isfinite(numbers))), strict=True))
-    return parts, tuple(Column(c, role, *ranges[c]) for c, role in roles.items()), available
+    return tables, tuple(Column(c, role, *ranges[c]) for c, role in roles.items()), available
 
 
 def _ranges(table: pd.DataFrame) -> list[list[float | None]]:
@@ -362,7 +362,7 @@ def _joined(regions: Mapping[str, Region]) -> Region:
     first = regions[largest]
     used = [s for s, other in regions.items() if len(other.frame) == len(first.frame) > 0]
     used = sorted(used or [largest], key=lambda sheet: sheet != largest)
-    if len({blank_places(regions[s].lines, regions[s].blanks) for s in used}) > 1:
+    if len({regions[sheet].blanks for sheet in used}) > 1:
         given = f"blank rows at different places on the sheets {', '.join(map(repr, used))}"
         raise InputError("workbook", given, "row i of every table is the same draw")
     columns = [(s, str(c), regions[s].frame[c]) for s in used for c in regions[s].frame.columns]
@@ -370,6 +370,9 @@ def _joined(regions: Mapping[str, Region]) -> Region:
     for sheet, name, column in columns:
         same = [other for _, known, other in columns if known == name]
         unequal = not all(column.equals(other) for other in same)
+        if unequal and numbers_rows(name, column):
+            given = f"other numbers of draws, {name!r}, on the sheets {', '.join(map(repr, used))}"
+            raise InputError("workbook", given, "row i of every table is the same draw")
         joined[f"{sheet} {name}" if unequal else name] = column
     left = [sheet for sheet in regions if sheet not in used]
     notes = [f"sheet {' and '.join(map(repr, used))} used"] if len(regions) > 1 else []
@@ -403,142 +406,3 @@ def _sheets_by_kind(regions: Mapping[str, Region]) -> dict[str, str] | None:
     if not by_kind and len(regions) == len(KINDS) and len(lengths) == 1 and not is_mixed:
         return dict(zip(KINDS, regions, strict=True))
     return by_kind if len(by_kind) == len(KINDS) else None
-
-
-# Roles of the columns of one table that has inputs, costs and effects together.
-INPUT, IGNORED = "input", "ignored"
-_ROLE = re.compile(r"(cost|effect) of (.+)", re.DOTALL)
-# Words of results that follow from costs and effects, and of what a program logs: no inputs.
-_DERIVED = re.compile(
-    r"i?n[mh]?b\d*|icers?|inc|incr|incremental|delta|diff|difference|net|ce|ceac?|wtp|lambda_?wtp|"
-    r"(cost)?effective|preferred|optimal|winner|cum|cumulative|running|seed|date|timestamp",
-    re.IGNORECASE,
-)
-# Words of costs and effects that are inputs although they are there for each option.
-_EACH = re.compile(r"\b(units?|per|prices?|daily|weekly|monthly|annual|utilit(y|ies))\b")
-_DATE = r"\s*\d{4}-\d\d-\d\d.*|\s*\d{1,2}[./]\d{1,2}[./]\d{2,4}.*"
-_EXPECTED = "“input”, “cost of …”, “effect of …” or “ignored”"
-
-
-def assign_roles(frame: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
-    """Role of each column: as `given`, or else from its name and its values.
-
-    A cost and an effect of the same option make a pair; of several with one name, QALYs, totals and
-    discounted values are preferred, then the nearest. The others are ignored, and so are parts of
-    costs and effects by option, columns that number the draws, constant texts, dates, names of
-    options, and results such as net benefits; all others are inputs.
-    """
-    names = [str(name) for name in frame.columns]
-    words = {name: re.split(r"[\W_]+", name) for name in names}
-    free = [
-        name
-        for name in names
-        if name and not numbers_rows(name, frame[name])
-        and not any(map(_DERIVED.fullmatch, words[name]))
-        and not _is_label(frame[name])
-    ]  # fmt: skip
-    kinds = {name: kind_of_name(name) for name in free}
-    costs, effects = ([n for n in free if kinds[n] == kind] for kind in ("costs", "effects"))
-    effects = [name for name in effects if "utilit" not in name.lower()] or effects
-    pairs = _pairs(names, costs, effects)
-    if len(pairs) < 2:  # the short names of R: c1, e1, c.SoC, e.SoC
-        costs, effects = (
-            [name for name in free if re.match(rf"{letter}[\d._ ]", name, re.IGNORECASE)]
-            for letter in ("c", "[eq]")
-        )
-        pairs = _pairs(names, costs, effects)
-    roles = {name: INPUT if name in free else IGNORED for name in names}
-    if len(pairs) > 1:
-        parts = _parts_by_option([n for n in (*costs, *effects) if kinds[n]], pairs)
-        for name in names:
-            kind = "costs" if name in costs else "effects" if name in effects else ""
-            is_result = kind and _option(plain_names([name], kind)[0]) in pairs
-            if is_result or name in parts or set(frame[name].unique()) <= {*pairs}:
-                roles[name] = IGNORED
-        for option, (cost, effect) in pairs.items():
-            roles[cost], roles[effect] = f"cost of {option}", f"effect of {option}"
-    return {name: given.get(name, role) for name, role in roles.items()}
-
-
-def other_results(roles: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
-    """Notes on columns that are ignored, or inputs, although their names say costs or effects."""
-    notes = {
-        IGNORED: "columns ignored as other results",
-        INPUT: "inputs, since no option has a cost and an effect of that name",
-    }
-    kinds = {n: role for n, role in roles.items() if n not in given and kind_of_name(n)}
-    names = {role: [repr(n) for n in kinds if kinds[n] == role] for role in notes}
-    return [f"{notes[role]}: {', '.join(those)}" for role, those in names.items() if those]
-
-
-def _is_label(column: pd.Series[Any]) -> bool:
-    """Whether all cells are one text, no formula or error, or dates."""
-    if column.dtype.kind in "mM":
-        return True
-    if column.dtype.kind in "fiub":
-        return False
-    text = str(column.dropna().iloc[0]) if column.notna().any() else "#"
-    is_date = bool(column.astype(str).str.fullmatch(_DATE).all())
-    return is_date or (column.nunique() == 1 and text[:1] not in ("#", "="))
-
-
-def _parts_by_option(names: Sequence[str], options: Iterable[str]) -> set[str]:
-    """Names with the name of an option in them that are there for two options or more."""
-    found: dict[str, dict[str, str]] = {}
-    for name in names:
-        plain = re.sub(r"[\W_]+", " ", name).casefold()
-        # At its end first: the cost of drugs in the arm Drug.
-        for option in () if _EACH.search(plain) else options:
-            before, word, after = plain.rpartition(option.casefold())
-            if word and plain != word:
-                found.setdefault(f"{before}|{after}", {})[option] = name
-    return {name for by in found.values() if len(by) > 1 for name in by.values()}
-
-
-def _pairs(
-    names: Sequence[str], costs: Sequence[str], effects: Sequence[str]
-) -> dict[str, tuple[str, str]]:
-    """Costs and effects by option."""
-    pairs: dict[str, tuple[str, str]] = {}
-    short = dict(zip(costs, plain_names(costs, "costs"), strict=True))
-    options = dict(zip(effects, plain_names(effects, "effects"), strict=True))
-    for option in dict.fromkeys(options.values()):
-        same = [c for c in costs if short[c] == option]
-        same = same or [c for c in costs if short[c].casefold() == option.casefold()]
-        if same:
-            effect = min((e for e in effects if options[e] == option), key=_preference)
-            place = names.index(effect)
-            cost = min(same, key=lambda c: (_preference(c), abs(names.index(c) - place)))
-            pairs[_option(option)] = (cost, effect)
-    return pairs
-
-
-def _preference(name: str) -> tuple[bool, bool, bool]:
-    """Order of columns of one option: QALYs, discounted values, totals."""
-    folded = name.casefold()
-    is_other = kind_of_name(name) == "effects" and "qal" not in folded
-    return is_other, "undisc" in folded, not re.search("total|disc", folded)
-
-
-def _option(name: str) -> str:
-    return f"option {name}" if name.isdigit() else name
-
-
-def columns_by_kind(roles: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Names in the tables of parameters, costs and effects by columns, from roles of columns."""
-    kinds = {"parameters": {name: name for name, role in roles.items() if role == INPUT}}
-    matches = {name: _ROLE.fullmatch(role) for name, role in roles.items()}
-    for kind in ("costs", "effects"):
-        of = {name: match[2] for name, match in matches.items() if match and match[1] + "s" == kind}
-        if len(of) < 2 or len(set(of.values())) < len(of):
-            raise InputError(
-                "columns",
-                f"{kind} of {', '.join(map(repr, of.values())) or 'no option'}",
-                f"a column of {kind} for each of at least two options",
-                f"Say the role of each column: {_EXPECTED}; or have sheets named parameters, costs "
-                "and effects.",
-            )
-        kinds[kind] = of
-    if not kinds["parameters"]:
-        raise InputError("columns", "no input", "at least one column that is an input")
-    return kinds

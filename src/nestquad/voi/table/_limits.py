@@ -42,7 +42,7 @@ def check_table(name: str, data: bytes) -> None:
     """Refuse a table or a workbook with more cells than anybody needs, without parsing it."""
     check_size(name, len(data))
     if data[:2] != b"PK":
-        return _check_cells(name, max(map(data.count, _SEPARATORS)) + data.count(b"\n"))
+        return check_cells(name, max(map(data.count, _SEPARATORS)) + data.count(b"\n"))
     expected = "a .csv file or an .xlsx workbook"
     with unpacking(name, expected), zipfile.ZipFile(io.BytesIO(data)) as archive:
         check_archive(name, archive)
@@ -94,7 +94,7 @@ def _cells_of(name: str, sheet: IO[bytes], before: int) -> int:
                 row, column = coordinate_to_tuple(place) if place else (row, column + 1)
         if row > rows or column > columns:
             rows, columns = max(rows, row), max(columns, column)
-            _check_cells(name, before + rows * max(columns, 1))
+            check_cells(name, before + rows * max(columns, 1))
 
     def doctype(*_: object) -> None:  # it can define entities that grow without end
         raise InputError(name, "a document type inside a sheet", "a workbook as it was saved")
@@ -105,6 +105,7 @@ def _cells_of(name: str, sheet: IO[bytes], before: int) -> int:
     return rows * columns
 
 
-def _check_cells(name: str, cells: int) -> None:
+def check_cells(name: str, cells: int) -> None:
+    """Refuse more cells than anybody needs."""
     if cells > MOST_CELLS:
         raise InputError(name, f"{cells:,} cells", f"at most {MOST_CELLS:,} cells", _ADVICE)

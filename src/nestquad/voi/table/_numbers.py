@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nestquad._typing import Array
+from nestquad.errors import optional_module
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,25 +22,53 @@ _NUMBER = re.compile(
     rf"(?P<body>[.,]?\d(?:[\d.,{_GROUPING}]*\d)?[.,]?)(?P<power>[eE][-+]?\d+)?\s*"
     rf"(?P<after>{_UNIT}|%)?\s*(?P<close>\)?)"
 )
+# One mark and three digits: thousands or thousandths.
+UNCLEAR = re.compile(r"[-+−]?[1-9]\d{0,2}[.,]\d{3}")
 
 
-def read_numbers(cells: Sequence[str], decimal: str = "") -> tuple[Array, str]:
-    """Numbers (n,) of a column of texts, NaN where a cell is none, and a note on their format.
+def pandas() -> Any:
+    """The pandas module, or an error that says how to get it."""
+    return optional_module("pandas", "Value of information", "voi")
+
+
+def is_float(text: str) -> bool:
+    """Whether a text is a number as Python reads it."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_quantity(cell: object) -> bool:
+    """Whether a cell is meant as a number: in any format, or an error or formula of a workbook."""
+    if isinstance(cell, str):
+        return cell[:1] in ("#", "=") or _matched(cell) is not None
+    return isinstance(cell, float | int) and cell == cell
+
+
+def read_numbers(cells: pd.Series[Any], decimal: str = "") -> tuple[Array, str]:
+    """Numbers (n,) of texts, NaN where a cell is none or empty, and a note on their format.
 
     `decimal` is the decimal mark of the file, where it is known. An ambiguous format is not read:
-    3,610 alone, %, currencies or marks that differ between cells.
+    3,610 alone, 850 beside 1.250, %, currencies or marks that differ between cells.
     """
-    matches = [_matched(cell) for cell in cells]
-    values = np.array([float(cell) if is_float(cell) else np.nan for cell in cells])
-    known = [match for match in matches if match is not None]
-    units = {match["before"] or match["after"] or "" for match in known}
+    filled = cells.notna().to_numpy()
+    values = np.array(pandas().to_numeric(cells, errors="coerce"), dtype=float)
+    texts = cells[filled].tolist()
+    is_unclear = any(map(UNCLEAR.fullmatch, texts))
+    decimal = "" if is_unclear and _has_groups(texts) else decimal
+    if np.isfinite(values[filled]).all() and (decimal == "." or not is_unclear):
+        return values, ""
+    matches = {i: _matched(cells.iloc[i]) for i in np.flatnonzero(filled)}
+    known = {i: match for i, match in matches.items() if match is not None}
+    units = {match["before"] or match["after"] or "" for match in known.values()}
     unit = "".join(units - {""})
     if not known or len(units - {""}) > 1 or (unit == "%" and "" in units):
         return values, ""
-    bodies = [match["body"] for match in known]
+    bodies = [match["body"] for match in known.values()]
     formats = _formats(bodies)
     if len(formats) > 1:  # such as 3,610 alone
-        decimal = "" if has_groups(bodies) else decimal
         known_mark = decimal or ("." if unit in ("£", "$", "GBP", "USD") else "")
         formats = [f for f in formats if f[0] == known_mark or (unit == "%" and not f[1])]
         values = values if formats else np.full(len(cells), np.nan)
@@ -47,30 +76,16 @@ def read_numbers(cells: Sequence[str], decimal: str = "") -> tuple[Array, str]:
         return values, ""
     point, group = formats[0]
     example, scale = "", 0.01 if unit == "%" else 1.0
-    for i, match in enumerate(matches):
-        if match is None:
-            continue
+    for i, match in known.items():
         bare = match["body"].replace(group, "") if group else match["body"]
         negative = "-" if {match["minus"], match["sign"]} & {"-", "−", "("} else ""
         text = f"{negative}{bare.replace(point, '.')}"
         values[i] = scale * float(f"{text}{match['power'] or ''}")
         if bare != match["body"] and not example:
-            example = f"{cells[i].strip()!r} is {text}"
-    notes = ["is in %, divided by 100"] if unit == "%" else [f"is in {unit}"] if unit else []
-    has_commas = point == "," and any("," in body for body in bodies)
-    notes += ["has decimal commas"] if has_commas else []
+            example = f"{cells.iloc[i].strip()!r} is {text}"
+    notes = ["in %, divided by 100"] if unit == "%" else [f"in {unit}"] if unit else []
+    notes += ["with decimal commas"] if point == "," and any("," in x for x in bodies) else []
     return values, "; ".join([*notes, *([example] if example else [])])
-
-
-def has_groups(cells: Iterable[str]) -> bool:
-    """Whether 850 stands beside 1.250: decimals would not be three or none in every cell."""
-    kinds = set()
-    for cell in cells:
-        match = re.fullmatch(r"[-+]?(?!0)\d{1,3}([.,]\d{3})?|[-+]?0()", cell.strip())
-        if match is None:
-            return False
-        kinds |= {bool(match[1])} if match[2] is None else set()
-    return len(kinds) > 1
 
 
 def decimal_mark(cells: Iterable[Any]) -> str:
@@ -85,28 +100,15 @@ def decimal_mark(cells: Iterable[Any]) -> str:
     return ""
 
 
-def is_float(text: str) -> bool:
-    """Whether a text is a number as Python reads it, which takes 1_000."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def is_quantity(column: pd.Series[Any]) -> Any:
-    """Whether cells are meant as numbers: in any format, or errors and formulas of a workbook."""
-    if column.dtype.kind in "fiub":
-        return column.notna().to_numpy()
-    return np.array(
-        [
-            cell[:1] in ("#", "=") or _matched(cell) is not None
-            if isinstance(cell, str)
-            else isinstance(cell, float | int) and cell == cell
-            for cell in column
-        ],
-        dtype=bool,
-    )
+def _has_groups(cells: Iterable[str]) -> bool:
+    """Whether 850 stands beside 1.250: decimals would not be three or none in every cell."""
+    kinds = set()
+    for cell in cells:
+        match = re.fullmatch(r"[-+]?(?!0)\d{1,3}([.,]\d{3})?|[-+]?0()", cell.strip())
+        if match is None:
+            return False
+        kinds |= {bool(match[1])} if match[2] is None else set()
+    return len(kinds) > 1
 
 
 def _matched(cell: str) -> re.Match[str] | None:
@@ -132,6 +134,5 @@ def _formats(bodies: Sequence[str]) -> list[tuple[str, str]]:
         is_even = not group or len({len(text or "") for text in decimals}) == 1
         if group != point and all(matches) and is_even:
             reading = tuple(body.replace(group or point, "" if group else point) for body in bodies)
-            reading = tuple(text.replace(point, ".") for text in reading)
-            readings.setdefault(reading, (point, group))
+            readings.setdefault(tuple(text.replace(point, ".") for text in reading), (point, group))
     return list(readings.values())

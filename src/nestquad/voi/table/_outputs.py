@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,16 +12,9 @@ import numpy as np
 from nestquad._checks import choice, listed, numbers, shown
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
-from nestquad.voi.table._cells import one_line
 from nestquad.voi.table._limits import LARGEST
-from nestquad.voi.table._tables import (
-    NAME_LETTERS,
-    NAME_WORDS,
-    aligned,
-    check_rows,
-    clean,
-    kind_of_name,
-)
+from nestquad.voi.table._names import kind_of_name, one_line, plain_names
+from nestquad.voi.table._tables import aligned, check_rows, clean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,8 +22,6 @@ if TYPE_CHECKING:
 # Orders of magnitude between costs and the value of effects that no decision has, and by which
 # exchanged tables are nearer: QALYs and pounds exchanged are 6 or more apart, and 4 nearer.
 _APART, _NEARER = 4.0, 3.0
-# Words that say which costs or effects, not whose.
-_QUALIFIERS = "total|(un)?disc(ounted)?|lifetime|mean|expected"
 _KEYS = {"c": "costs", "e": "effects", "k": "wtp", "nb": "net_benefit"}
 
 
@@ -72,7 +62,7 @@ class Outputs:
             expected = "either costs, effects and wtp together, or net_benefit alone"
             raise InputError("outputs", given or "nothing", expected)
         tables = ("costs", "effects") if self.net_benefit is None else ("net_benefit",)
-        frames = {n: clean(n, getattr(self, n), n).usable() for n in tables}
+        frames = {n: clean(n, getattr(self, n), n) for n in tables}
         notes = [f"{n}: {note}" for n, frame in frames.items() for note in frame.attrs["notes"]]
         frames, moved, rows = aligned(frames)
         notes += moved
@@ -238,18 +228,6 @@ def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[st
     )
 
 
-def plain_names(names: Sequence[str], kind: str) -> list[str]:
-    """Names without punctuation, units in parentheses, and words for costs or effects."""
-    word = rf"({NAME_WORDS[kind]}|{NAME_LETTERS[kind]})"
-    bare = [re.sub(r"[(\[].*?[)\]]", " ", name) for name in names]
-    # Doses in parentheses tell options apart.
-    names = bare if all(map(str.strip, bare)) and len({*bare}) == len({*names}) else names
-    texts = [re.sub(r"[^\w+&%']+|_+", " ", name).strip() for name in names]
-    texts = [re.sub(rf"\s*\b({_QUALIFIERS})\b", "", t, flags=re.I).strip() or t for t in texts]
-    drop = re.compile(rf"^{word}(?= |\d|$)|(?<= ){word}$", re.IGNORECASE)
-    return [drop.sub("", text).strip() or text for text in texts]
-
-
 def _check_distinct(frames: Mapping[str, pd.DataFrame]) -> None:
     """Refuse the same numbers as costs and as effects, such as one file that was given twice."""
     tables = [frame.to_numpy() for frame in frames.values()]
@@ -301,7 +279,7 @@ def _wtp(wtp: ArrayLike) -> Array:
 
 def input_table(outputs: Outputs, inputs: Any) -> pd.DataFrame:
     """The table of parameters, row by row the draws behind the outputs."""
-    frame = clean("inputs", inputs, "parameters").usable()
+    frame = clean("inputs", inputs, "parameters")
     check_rows({"outputs": outputs.n_rows, "inputs": len(frame)})
     moved, notes, _ = aligned({"inputs": frame}, outputs.rows)
     inputs = moved["inputs"]

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from nestquad._checks import is_number, numbers, shown
+from nestquad._frames import as_given
 from nestquad._typing import Array
 from nestquad.errors import InputError
-from nestquad.voi.table._cells import pandas
+from nestquad.voi.table._numbers import pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,6 +106,7 @@ def amount(name: str, value: Any, expected: str = "a number that is not negative
     return float(value)
 
 
+@as_given
 def population(
     values: Any,
     *,
@@ -145,6 +147,7 @@ def population(
     return table
 
 
+@as_given
 def enbs(
     values: pd.DataFrame,
     *,
@@ -206,6 +209,7 @@ def enbs(
     return table
 
 
+@as_given
 def best_sizes(values: pd.DataFrame) -> pd.DataFrame:
     """The best size of each study, the range of sizes that are nearly as good, and caveats.
 

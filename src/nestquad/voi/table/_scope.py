@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nestquad._checks import generator, is_number, shown
+from nestquad._frames import as_given
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, unknown_name
 from nestquad.result import NORMAL_95
-from nestquad.voi.table._cells import pandas
 from nestquad.voi.table._decision import mean_row
 from nestquad.voi.table._evppi import (
     Answer,
@@ -23,6 +23,7 @@ from nestquad.voi.table._evppi import (
     perfect,
     value_of_knowing,
 )
+from nestquad.voi.table._numbers import pandas
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
 from nestquad.voi.table._tables import check_rows
 
@@ -36,6 +37,7 @@ _DRAWS = 2_000
 ENOUGH, _FEWEST, _HALVINGS = 0.05, 100, 4
 
 
+@as_given
 def scenarios(
     outputs: Mapping[str, Any], weights: Mapping[str, float], *, rng: RNGLike = 0
 ) -> pd.DataFrame:
@@ -131,6 +133,7 @@ def _weighted(
     return known, np.array(values, dtype=float)
 
 
+@as_given
 def subgroups(
     outputs: Mapping[str, Any],
     shares: Mapping[str, float],
@@ -217,6 +220,7 @@ def _values(
     return joined
 
 
+@as_given
 def implementation(outputs: Any, shares: Mapping[str, float]) -> pd.DataFrame:
     """Value of perfect implementation: of everybody getting the option that is best on average.
 
@@ -255,6 +259,7 @@ def _mean_row(gain: Array) -> dict[str, float]:
     return {**row, "lower": max(row["lower"], 0.0)}
 
 
+@as_given
 def convergence(
     outputs: Any,
     inputs: Any = None,

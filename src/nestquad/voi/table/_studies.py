@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 
 from nestquad._checks import generator, is_number, number, numbers, shown
+from nestquad._frames import as_given
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, unknown_name
-from nestquad.voi.table._cells import pandas
 from nestquad.voi.table._evppi import (
     Answer,
     flags_against,
@@ -22,6 +22,7 @@ from nestquad.voi.table._evppi import (
     perfect,
     value_of_knowing,
 )
+from nestquad.voi.table._numbers import pandas
 from nestquad.voi.table._outputs import as_outputs, input_table
 from nestquad.voi.table._population import ungrouped
 
@@ -340,6 +341,7 @@ def _is_positive(value: Any) -> bool:
     return is_number(value) and 0 < value < np.inf
 
 
+@as_given
 def evsi(
     outputs: Any,
     inputs: Any,
