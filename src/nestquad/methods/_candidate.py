@@ -86,7 +86,7 @@ class Candidate:
         state = None if self.turn is None else self.turn.state
         if not isinstance(state, Learned):
             return 1.0
-        return 0.0 if state.check is None else state.check.unexplained_share(state.model)
+        return 0.0 if state.check is None else state.check.unexplained_share(state.model, 0.0)
 
     def contradicts(self, other: Candidate) -> bool:
         """Whether the intervals of an answer have nothing in common."""

@@ -39,8 +39,8 @@ class AutoSettings:
     early
         Evaluations of pilots towards a tolerance, for the first candidate and for each other one.
     unexplained
-        Share of the variance of J that the first candidate may leave unexplained and go on alone,
-        less a standard error. Below it, a pilot of `NQMC` beside a lattice was worth nothing: the
+        Share of the variance of J that the first candidate may leave unexplained and go on alone.
+        Below it, a pilot of `NQMC` beside a lattice was worth nothing: the
         error without it was .83 and 1.0 times as large at 1,000 and 10,000 evaluations (203 runs on
         even seeds of the families). Beyond it, errors of `NQMC` were smaller than those of a
         lattice in half of the problems.
@@ -283,14 +283,17 @@ class _Contest:
                 return self.planned(methods, self.sizes, self.left)
             each = (self.planned((method,), self.sizes, self.left) for method in methods)
             return next(filter(None, each), {})
-        first = self.candidates[0]
-        alone = self.left <= 0 or first.unexplained <= DEFAULT.unexplained
-        if len(self.candidates) > 1 or alone:
-            return {}
-        failed = first.turn is None
+        first, failed = self.candidates[0], self.candidates[0].turn is None
         methods = self.own or methods_for(self.problem, self.goal.budget, failed=failed)
         others = tuple(method for method in methods if method != first.method)
-        return self.planned(others, self.sizes, self.left)
+        if len(self.candidates) > 1 or not others or self.left < first.n:
+            return {}
+        if first.turn and isinstance(first.method, LearnedMethod) and not self.goal.adaptive:
+            check = first.method.first_check(self.problem, first.turn)
+            if check is not None:
+                return {first.method: check}
+        is_alone = first.unexplained <= DEFAULT.unexplained
+        return {} if is_alone else self.planned(others, self.sizes, self.left)
 
     @property
     def sizes(self) -> tuple[int, int]:

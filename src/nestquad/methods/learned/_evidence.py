@@ -134,8 +134,8 @@ class Check:
             self._residuals[model] = self.values - control_at(model, self.uniform, self.inner)
         return self._residuals[model]
 
-    def unexplained_share(self, model: ModelOfJ) -> float:
-        """Share of the variance of J that the model leaves unexplained, less a standard error.
+    def unexplained_share(self, model: ModelOfJ, errors: float = 1.0) -> float:
+        """Share of the variance of J that the model leaves unexplained, less standard errors.
 
         Two independent x at a θ: the mean product of their residuals is that of (J − Ĵ)².
         """
@@ -143,8 +143,9 @@ class Check:
         rest = self.residuals(model) / self.scale
         products = rest[:, 0] * rest[:, 1]
         mean = weights @ products
-        low = np.maximum(mean - np.sqrt(weights**2 @ (products - mean) ** 2), 0.0)
-        variance = (model.sketch.j / self.scale).var(axis=0)
+        low = np.maximum(mean - errors * np.sqrt(weights**2 @ (products - mean) ** 2), 0.0)
+        j, share = model.sketch.j / self.scale, model.sketch.weights / model.sketch.weights.sum()
+        variance = share @ (j - share @ j) ** 2
         return float(np.max(low / np.maximum(low + variance, np.finfo(float).tiny)))
 
 
