@@ -131,8 +131,7 @@ CALLS = {
         for name, make, own in (
             ("NMC", nq.NMC, ["n_outer", "n_inner", "outer_points", "inner_points", "sharing"]),
             ("NKQ", nq.NKQ, ["n_outer", "n_inner", "outer_points", "sharing", "inner", "outer"]),
-            ("CKQ", nq.CKQ, ["n_outer", "n_inner", "inflation", "positive",
-                             "outer_points", "inner_points"]),
+            ("CKQ", nq.CKQ, ["n_outer", "n_inner", "positive"]),
             ("LSMC", nq.LSMC, ["n_outer", "degree", "control_variates", "link", "outer_points"]),
             ("JointLattice", nq.JointLattice, ["n_outer", "periodization", "trend", "orders"]),
             ("JointProcess", nq.JointProcess, ["n_outer", "first", "batch", "active"]),

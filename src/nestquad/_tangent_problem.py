@@ -34,6 +34,8 @@ class SensitivitySettings:
     f_step, f_floor
         Step of central differences of f relative to |J|, ε^(1/3), with this share of the spread
         of g as the smallest |J| that counts.
+    rough
+        Share of the size of slopes of f beyond which two steps disagree.
     bandwidth, nodes
         For an f with jumps: half-width of the window in standard deviations of J, and its nodes to
         either side. The slope of a cubic through the nodes (Savitzky and Golay 1964, Smoothing and
@@ -52,6 +54,7 @@ class SensitivitySettings:
     n_segments: int = 4096
     f_step: float = 6e-6
     f_floor: float = 1e-3
+    rough: float = 1e-3
     bandwidth: float = 0.5
     nodes: int = 4
     learning: tuple[float, int] = (0.1, 512)
@@ -406,9 +409,11 @@ class SlopeF:
                 change = self.at(problem, j + side) - self.at(problem, j - side)
                 slopes.append(change / (2.0 * step[:, None]))
             factors = np.stack([np.ones(len(j)), away[:, c] / spread[c]])
-            gap = (factors * weights) @ (slopes[1] - slopes[0])
-            total = weights @ np.abs(slopes[1])
-            worst = max(worst, float((np.abs(gap) / np.maximum(total, 1e-300)).max()))
+            coarse, exact = (np.abs((factors * weights) @ slope) for slope in slopes)
+            gap, total = np.abs(exact - coarse), weights @ np.abs(slopes[1]) + 1e-300
+            # Relative to the slope that was taken, where it is not zero by symmetry.
+            size = np.where(gap > DEFAULT.rough * total, coarse + 1e-300, total)
+            worst = max(worst, float((gap / size).max()))
         return worst
 
     def __call__(self, joint: Array) -> Array:

@@ -199,9 +199,9 @@ class TimePlan:
         return cls(dim, seconds_of_g, benchmark() / cost.reference, cost)
 
     @property
-    def seconds_of_point(self) -> float:
-        """Seconds of the analysis for each point of a fit."""
-        return self.factor * self.dim * self.cost.point
+    def is_analysis(self) -> bool:
+        """Whether the analysis of a point takes longer than its evaluation."""
+        return self.seconds_of_g <= self.factor * self.dim * self.cost.point
 
     def seconds(self, n: float, m: float, new: float, *, fitted: bool = True) -> float:
         """Seconds of a turn that evaluates g at `new` points."""

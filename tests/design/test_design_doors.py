@@ -98,7 +98,7 @@ def test_a_simulator_alone_is_optimized_without_a_budget():
 def test_the_best_of_thirteen_designs_is_chosen():
     experiment, times, exact = problems.blood_times()
     assert np.sort(exact)[-1] - np.sort(exact)[-2] > 0.02  # no tie
-    found = design.compare(experiment, times, budget=20_000, rng=0, **FEW)
+    found = design.compare(experiment, times, budget=20_000, rng=0, simulations=16_384)
     assert exact.max() - exact[found.best] <= 0.01
     assert found.n_evaluations <= 20_000
     halves = np.array([est.half_width for est in found.estimates])

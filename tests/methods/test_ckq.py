@@ -81,9 +81,7 @@ def test_positive_is_refused_where_j_is_not():
         nq.estimate(nq.problems.finance(), method=nq.CKQ(positive=True), budget=500, rng=0)
 
 
-@pytest.mark.parametrize(
-    "bad", [{"n_outer": 3}, {"n_inner": 1}, {"inflation": 0.5}, {"n_outer": 2.5}]
-)
+@pytest.mark.parametrize("bad", [{"n_outer": 3}, {"n_inner": 1}, {"n_outer": 2.5}])
 def test_bad_settings(bad):
     with pytest.raises(nq.InputError, match=next(iter(bad))):
         nq.CKQ(**bad)

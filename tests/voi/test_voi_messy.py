@@ -348,6 +348,26 @@ def test_blank_rows_matter_only_where_draws_have_no_numbers():
     assert voi.preview(("model.xlsx", saved(made))).problems == ()
 
 
+def test_costs_with_points_alone_may_be_thousands():
+    costs = COSTS.map(lambda x: f"{10 * x:,.0f}".replace(",", ".")).to_csv(index=False)
+    problem = voi.preview(P, ("c.csv", costs.encode()), EFFECTS).problems[0]
+    assert "which may be" in str(problem)
+    effects = EFFECTS.map("{:.3f}".format).to_csv(index=False)  # as a spreadsheet shows them
+    seen = voi.preview(P, COSTS, ("e.csv", effects.encode()))
+    np.testing.assert_allclose(seen.effects, EFFECTS, atol=5e-4)
+
+
+def test_rows_without_a_number_are_no_draws():
+    table = log()
+    parts = [table.iloc[k : k + 40] for k in range(0, N, 40)]
+    means = [part.drop(columns="Iteration").mean().round(1).to_frame().T for part in parts]
+    rows = [x for pair in zip(parts, means, strict=True) for x in pair]
+    text = pd.concat(rows, ignore_index=True).to_csv(index=False)
+    seen = voi.preview(("log.csv", text.encode()))
+    np.testing.assert_allclose(seen.costs, COSTS)
+    assert "line 42 (without a number), line 83 (without a number)" in seen.notes[-1]
+
+
 def test_a_comma_too_many_in_one_line_is_no_note():
     lines = COSTS.to_csv(index=False).splitlines()
     lines[7] = "1,234.5,1500.2"

@@ -227,7 +227,7 @@ def test_rows_of_several_names_are_taken_as_they_are():
     sample = np.random.default_rng(4).integers(0, N, N)
     outputs = voi.Outputs(COSTS.iloc[sample], EFFECTS.iloc[sample], WTP)
     assert len(voi.evppi(outputs, P.iloc[sample])) == 2
-    with pytest.raises(nq.InputError, match="several rows of the same name"):
+    with pytest.raises(nq.InputError, match="several of one name"):
         voi.Outputs(COSTS.iloc[sample], EFFECTS.iloc[sample[::-1]], WTP)
 
 

@@ -266,7 +266,7 @@ def compare(
     stream, show = Stream.from_rng(rng), as_progress(progress)
     known = getattr(criterion, "func", criterion) in _SHARING
     if known and settings.get("max_seconds") is None:
-        settings["like"] = Shared(rows if experiment.log_prob is not None else ())
+        settings["like"] = Shared(None if experiment.log_prob is None else rows[len(rows) // 2])
     if budget is not None:
         settings["budget"] = as_budget(budget) // len(rows)
     answers: list[Estimate] = []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,11 +14,14 @@ from scipy.special import ndtri
 
 from nestquad._checks import instance, listed, numbers, shown
 from nestquad._typing import Array
+from nestquad.clock import OutOfTimeError, Schedule
 from nestquad.distributions import Empirical, Law, Normal, Transport, as_law
 from nestquad.errors import EvaluationError, InputError, NestquadError
+from nestquad.evaluate import opened, packed
 
 _LIGHTEST = 1e-16  # weight of samples relative to the largest: rounding
 _MOST_SAMPLES = 4096  # samples of a prior; the cost of a datum is proportional to them
+_FEWEST, _MOST, _LONG = 2**8, 2**16, 0.05  # likelihoods of a chunk, and the seconds it may take
 _FARTHEST = 1e100  # samples whose squares, and products with others, are numbers
 
 
@@ -255,12 +259,6 @@ class Experiment:
             )
         return y
 
-    def ignores_noise(self, latent: Array, y: Array, d: Any) -> bool:
-        """Whether data that differ between parameters are the same under other noise."""
-        u = np.random.default_rng(0).random((len(y), self.noise_law.base_dim))
-        other = self.data(self.theta(latent), self.noise_law.from_uniform(u), d)
-        return bool(np.array_equal(other, y) and (y != y[0]).any())
-
     @property
     def dim(self) -> int:
         """Number of uniforms behind one simulated experiment."""
@@ -334,6 +332,94 @@ def _copula(law: Empirical, order: Sequence[int]) -> Transport:
         return out
 
     return Transport(fn, dim=len(sd), base="normal", out_dim=len(sd))
+
+
+@dataclass(eq=False)
+class Setup:
+    """Experiment under one design, with counts of its simulations and likelihoods.
+
+    Likelihoods are evaluated in chunks until time is over, by an executor if there is one.
+    """
+
+    experiment: Experiment
+    design: Any
+    schedule: Schedule = field(default_factory=Schedule)
+    executor: Executor | None = None
+    show: Callable[[int], None] = lambda done: None
+    n_simulations: int = 0
+    n_likelihoods: int = 0
+    chunk: int = _FEWEST
+
+    def simulated(self, uniform: Array) -> tuple[Array, Array]:
+        """θ in latent coordinates (T, k) and data (T, n_y) from rows of uniforms."""
+        self.n_simulations += len(uniform)
+        return self.experiment.simulated(uniform, self.design)
+
+    def ignores_noise(self, latent: Array, y: Array) -> bool:
+        """Whether data that differ between parameters are the same under other noise."""
+        u = np.random.default_rng(0).random((len(y), self.experiment.noise_law.base_dim))
+        theta, e = self.experiment.theta(latent), self.experiment.noise_law.from_uniform(u)
+        self.n_simulations += len(y)
+        other = self.experiment.data(theta, e, self.design)
+        return bool(np.array_equal(other, y) and (y != y[0]).any())
+
+    def log_likelihood(self, y: Array, latent: Array) -> Array:
+        """log p(y | θ) of data (T, …, n_y) and latent parameters (T, …, k), or one of T = 1."""
+        shape = np.broadcast_shapes(y.shape[:-1], latent.shape[:-1])
+        parts, done, begin = [], 0, self.schedule.now()
+        compute = map if self.executor is None else self.executor.map
+        for part in compute(self._call, self._cut(y, latent, shape)):
+            parts.append(part)
+            done += len(part)
+            self.n_likelihoods += part.size
+            self.show(self.n_likelihoods)
+            if done < shape[0] and self.schedule.left <= 0.0:
+                raise OutOfTimeError("time ran out before all likelihoods were evaluated")
+            if self.executor is None and self.schedule.now() - begin < _LONG:
+                self.chunk = min(2 * self.chunk, _MOST)
+            begin = self.schedule.now()
+        return np.concatenate(parts)
+
+    @cached_property
+    def _call(self) -> _Likelihood:
+        return _Likelihood(self.experiment, self.design)
+
+    def _cut(self, y: Array, latent: Array, shape: tuple[int, ...]) -> Iterator[tuple[Array, ...]]:
+        """Chunks of rows; a serial computation reads the size of each when it begins."""
+        at, each = 0, max(int(np.prod(shape[1:])), 1)
+        while at < shape[0]:
+            end = at + max(self.chunk // each, 1)
+            yield tuple(part if len(part) == 1 else part[at:end] for part in (y, latent))
+            at = end
+
+
+@dataclass(frozen=True, eq=False)
+class _Likelihood:
+    """Log likelihoods under one design, which travel to other processes as bytes."""
+
+    experiment: Experiment
+    design: Any
+
+    def __call__(self, pair: tuple[Array, ...]) -> Array:
+        y, latent = pair
+        return self.experiment.log_likelihood(y, latent, self.design)
+
+    @cached_property
+    def payload(self) -> bytes:
+        return packed((self.experiment, self.design))
+
+    def __reduce__(self) -> tuple[type[_Parcel], tuple[bytes]]:
+        return _Parcel, (self.payload,)
+
+
+@dataclass(frozen=True)
+class _Parcel:
+    """A likelihood on its way to another process, unpacked there at the first call."""
+
+    payload: bytes
+
+    def __call__(self, pair: tuple[Array, ...]) -> Array:
+        return _Likelihood(*opened(self.payload))(pair)
 
 
 def check_experiment(experiment: Any) -> None:

@@ -13,31 +13,28 @@ import numpy as np
 from scipy.special import stdtrit
 
 from nestquad._checks import number
-from nestquad._progress import ProgressLike
+from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.clock import OutOfTimeError, Schedule
 from nestquad.design._exact import Table
-from nestquad.design._experiment import Experiment, check_experiment
+from nestquad.design._experiment import Experiment, Setup, check_experiment
 from nestquad.design._learned import (
     N_CHECKED,
     Decision,
     Information,
     Learned,
     Population,
+    Rows,
     Shared,
     Utility,
     Variance,
-    control_weights,
-    lacking,
     learn,
-    nested_problem,
 )
 from nestquad.design._proposal import NEAR_DRAWS
 from nestquad.distributions import Empirical
 from nestquad.errors import InputError, NestquadWarning
-from nestquad.estimate import check_limits, estimate
-from nestquad.methods import NQMC
-from nestquad.points import Given, Sobol, Stream
+from nestquad.estimate import check_limits
+from nestquad.points import Sobol, Stream
 from nestquad.result import NORMAL_95, Estimate
 
 LOWER_BOUND = "lower bound"  # status and method of a simulator alone
@@ -255,13 +252,12 @@ class Turn:
     """Nested corrections of all replicates, and measurements over them."""
 
     values: Array  # corrections (R,)
-    n_data: int  # of each replicate
-    n_inner: int  # draws at each datum
     apart: Array  # discrepancy of pairs and likelihoods (R,)
     size: float  # effective share of the draws
     missed: float  # share of the data whose posterior the draws missed
     missing: float  # nats lacking in them
-    n_evaluations: int
+    n_data: int  # of each replicate
+    n_inner: int  # draws at each datum
     seconds: float
 
     @classmethod
@@ -277,12 +273,7 @@ class Turn:
             name: sum(w * getattr(turn, name) for w, turn in zip(weight, kept, strict=True))
             for name in names
         }
-        return replace(
-            turns[-1],
-            n_data=sum(turn.n_data for turn in kept),
-            n_evaluations=sum(turn.n_evaluations for turn in turns),
-            **means,
-        )
+        return replace(turns[-1], n_data=sum(turn.n_data for turn in kept), **means)
 
 
 @dataclass(eq=False)
@@ -303,13 +294,12 @@ class Run:
 
     def __post_init__(self) -> None:
         check_experiment(self.experiment)
-        self.schedule = Schedule(self.max_seconds)
-        self.turns: list[Turn] = []
-        self.checked, self.looked = N_CHECKED, 0
+        self.schedule, self.turns = Schedule(self.max_seconds), list[Turn]()
         expected = "a whole number of at least 512: the proposal is learned from a half of them"
-        self.most = SETTINGS.simulations if self.simulations is None else self.simulations
-        if not number("simulations", self.most, expected, above=511).is_integer():
+        most = SETTINGS.simulations if self.simulations is None else self.simulations
+        if not number("simulations", most, expected, above=511).is_integer():
             raise InputError("simulations", repr(self.simulations), expected)
+        self.most = int(most)
         self.budget = check_limits(self.budget, self.tol, self.rtol, self.max_seconds)
         goals = (self.budget, self.tol, self.rtol, self.max_seconds)
         if self.experiment.log_prob is not None and all(goal is None for goal in goals):
@@ -319,6 +309,16 @@ class Run:
                 "one of them",
                 "For instance budget=10_000, tol=0.01 or max_seconds=10.",
             )
+        self.name = self.experiment.name or "information gain"
+        show, total = as_progress(self.progress, "likelihoods"), self.budget
+        self.show = show
+        self.setup = Setup(
+            self.experiment,
+            self.design,
+            self.schedule,
+            self.executor,
+            lambda done: show(done, total or done, self.name),
+        )
 
     @classmethod
     def for_utility(cls, experiment: Experiment, design: Any, settings: dict[str, Any]) -> Run:
@@ -332,64 +332,65 @@ class Run:
     def solve(self, make: Callable[[Learned], Utility], enumerate_: bool = False) -> Gain:
         """Learn the proposal, spend the likelihoods, and report."""
         if self.experiment.certain:
-            return self._nothing_to_learn()
-        stream = Stream.from_rng(self.rng)
-        known = enumerate_ and self.experiment.log_prob is not None
-        if known and self.experiment.targets is None:
-            exact = self._enumerated(stream)
-            if exact is not None:
-                return exact
-        fit = learn if self.like is None else self.like.learn
-        learned = fit(self.experiment, self.design, int(self.most), stream, self.schedule)
-        learned.check()
-        self._prepare(make(learned))
-        gain = self._bound(LOWER_BOUND)
-        if self.experiment.log_prob is not None:
-            gain = self._spend(make)
+            note = "all samples of the prior are the same: there is nothing to learn"
+            sizes = {"n_outer": 1, "n_inner": 1, "method": "exact"}
+            return self._gain(np.zeros(2), 0.0, diagnostics={"notes": [note]}, **sizes)
+        try:
+            gain = self._solved(make, enumerate_)
+        finally:
+            if isinstance(self.show, Progress):
+                self.show.close()
         for text in gain.warnings:
             warnings.warn(text, NestquadWarning, stacklevel=3)
         return gain
 
+    def _solved(self, make: Callable[[Learned], Utility], enumerate_: bool) -> Gain:
+        stream, likely = Stream.from_rng(self.rng), self.experiment.log_prob is not None
+        if enumerate_ and likely and self.experiment.targets is None:
+            exact = self._enumerated(stream)
+            if exact is not None:
+                return exact
+        fit = learn if self.like is None else self.like.learn
+        learned = fit(self.setup, self.most - self.setup.n_simulations, stream)
+        if likely:  # errors of the user's functions show before the budget is spent
+            learned.at_truth(*(part[:N_CHECKED] for part in learned.pairs))
+        self._prepare(make(learned))
+        return self._spend(make) if likely else self._bound(LOWER_BOUND)
+
     def _enumerated(self, stream: Stream) -> Gain | None:
         """Gain by enumeration of all outcomes, where the limits afford the nodes."""
-        most = float(SETTINGS.enumerated if self.budget is None else self.budget)
-        table = Table.of(self.experiment, self.design, int(self.most), most, stream)
-        self.looked, self.checked = table.n_simulations, self.checked + table.n_likelihoods
-        self.most -= self.looked
+        setup, most = self.setup, float(self.budget or SETTINGS.enumerated) - N_CHECKED
+        table = Table.of(setup, self.most, most, stream)
         if not (n := len(table.outcomes)):
             return None
         if self.max_seconds is not None:
             with self.schedule.measure("table", 2 * _PILOT_NODES * n):
                 table.gains(_PILOT_NODES, 2, stream)
             most = min(most, 0.5 * self.schedule.left / self.schedule.costs["table"])
-        value, error, spent = table.quadrature(0.5 * (most - self.checked))
+        value, error = table.quadrature(0.5 * (most - setup.n_likelihoods))
         answers = np.full(SETTINGS.replicates, value)
-        self.checked += spent
         if error > max(SETTINGS.exact, self.goal(value)):
-            size = table.nodes(most - self.checked, SETTINGS.replicates)
+            size = table.nodes(most - setup.n_likelihoods, SETTINGS.replicates)
             if not size:
                 return None
             answers = table.gains(size, SETTINGS.replicates, stream)
-            self.checked += size * SETTINGS.replicates * n
             error = half_width(answers)
             if 0.0 < self.goal(float(answers.mean())) < error:
                 return None
-        spent = self.checked - N_CHECKED
         return self._gain(
             answers,
             float(np.hypot(error / NORMAL_95, ROUNDING)),
-            n_evaluations=spent,
             n_outer=n,
-            n_inner=spent // n,
+            n_inner=setup.n_likelihoods // n,
             method="enumeration",
             status="converged" if self.goal(1.0) else "done",
-            diagnostics={"simulations": self.looked, "missed": 0.0, "notes": []},
+            diagnostics={"simulations": setup.n_simulations, "missed": 0.0, "notes": []},
         )
 
     def _gain(self, answers: Array, error: float, **fields: Any) -> Gain:
         """Answer with the mean of replicates."""
-        name = self.experiment.name or "information gain"
-        fields |= {"seconds": self.schedule.elapsed, "problem": name}
+        fields |= {"seconds": self.schedule.elapsed, "problem": self.name}
+        fields |= {"n_evaluations": self.setup.n_likelihoods}
         return Gain.of(answers, std_error=error, **fields)
 
     def _prepare(self, utility: Utility) -> None:
@@ -398,12 +399,13 @@ class Run:
         self.n_replicates = SETTINGS.replicates
         if self.budget is not None and self.budget < SETTINGS.few_likelihoods * learned.each:
             self.n_replicates = SETTINGS.few_replicates
-        n = max(learned.simulations - learned.n_fit, 2 * self.n_replicates) // self.n_replicates
+        room, pilot = learned.most - self.setup.n_simulations, 2
         if self.max_seconds is not None:
-            pilot = min(n, 64)
+            pilot = min(room // self.n_replicates, 64)
             with self.schedule.measure("population", pilot):
                 learned.population(pilot, 0)
-            n = max(pilot, min(n, self.schedule.affordable("population", n * self.n_replicates)))
+            room = self.schedule.affordable("population", room - pilot)
+        n = max(room // self.n_replicates, pilot)
         self.n_base = 1 << (n.bit_length() - 1)
         self.populations = [learned.population(self.n_base, r) for r in range(self.n_replicates)]
         if isinstance(utility, Information):
@@ -420,17 +422,12 @@ class Run:
         """Half-width that is asked for; 0 for none."""
         return max(self.tol or 0.0, (self.rtol or 0.0) * abs(value))
 
-    @property
-    def spent(self) -> int:
-        """Likelihoods so far."""
-        return self.checked + sum(turn.n_evaluations for turn in self.turns)
-
     def _affordable(self, n_inner: int) -> int:
         """Data for each replicate within the budget: each costs a likelihood more at its θ."""
         if self.budget is None:
             return 2**31
         each = self.utility.learned.each
-        room = (self.budget - self.spent) * (1.0 - SETTINGS.reserve)
+        room = (self.budget - self.setup.n_likelihoods) * (1.0 - SETTINGS.reserve)
         n = int(room) // (n_inner * each + 1) // self.n_replicates
         if n < 2 and not self.turns:
             least = 2 * self.n_replicates * (n_inner * each + 1) / (1.0 - SETTINGS.reserve)
@@ -492,9 +489,8 @@ class Run:
 
     def _size(self, step: int) -> tuple[int, int]:
         """Data for each replicate and draws of the next step: within time, budget, tolerance."""
-        last, whole = self.turns[-1], Turn.pooled(self.turns)
-        inner, each = last.n_inner, self.utility.learned.each
-        n = float(min(SETTINGS.most_data, self._affordable(inner)))
+        last, whole, learned = self.turns[-1], Turn.pooled(self.turns), self.utility.learned
+        inner, n = last.n_inner, float(min(SETTINGS.most_data, self._affordable(last.n_inner)))
         if asked := self.goal(float(self._answers.mean())):
             if half_width(self.pairs) > asked:  # likelihoods cannot help
                 return 0, inner
@@ -505,8 +501,8 @@ class Run:
             share = self.schedule.step_share if step == 0 else SETTINGS.margin**-1
             seconds = last.seconds / last.n_data
             n = min(n, share * self.schedule.left / seconds)
-        if self._has_proposal:
-            draws = int(n * inner * each * self.n_replicates)
+        if not learned.from_prior:
+            draws = int(n * inner * learned.each * self.n_replicates)
             grown = SETTINGS.n_inner << max((draws.bit_length() - 14) // 3, 0)
             n, inner = n * inner / max(grown, inner), max(grown, inner)
         while n < SETTINGS.pilot and inner > SETTINGS.n_inner:
@@ -524,126 +520,79 @@ class Run:
             return
         latent, y = (part[:N_CHECKED] for part in learned.pairs)
         with self.schedule.measure("likelihood", N_CHECKED**2):
-            learned.experiment.log_likelihood(y[:, None], latent, self.design)
-        last = replace(last, n_evaluations=last.n_evaluations + N_CHECKED**2)
-        self.turns[-1] = last
+            self.setup.log_likelihood(y[:, None], latent[None])
         work = n * inner * self.n_replicates * learned.each
         if work * self.schedule.costs["likelihood"] > 0.25 * self.schedule.left:
             return
-        rival = copy(self)
-        rival.utility, rival.turns = make(learned.with_prior()), [last]
-        rival.populations = [
-            replace(
-                population,
-                learned=rival.utility.learned,
-                log_q=0.0 * population.log_q,
-            )
-            for population in self.populations
-        ]
-        rival.pairs = rival._means(rival.utility.pairs)
-        in_time, new = rival._turn(n, inner), rival.turns[-1]
-        spent = rival.spent - self.spent + last.n_evaluations
-        scores = [
+        rival, prior = copy(self), learned.with_prior()
+        rival.utility, rival.turns, rival.pairs = make(prior), [], 0.0 * self.pairs
+        rival.populations = [replace(one, learned=prior) for one in self.populations]
+        if not rival._turn(n, inner):
+            return
+        new = rival.turns[0]
+        costs = [
             (float(np.var(turn.values)) + turn.missing**2) * turn.seconds / turn.n_data
             for turn in (last, new)
         ]
-        if not in_time or scores[1] >= scores[0]:
-            self.turns[-1] = replace(last, n_evaluations=spent)
-            return
-        more = int(np.ceil(np.log2(SETTINGS.effective / max(new.size, 1e-6))))
-        inner = 1 << int(np.clip(more, 6, SETTINGS.most_inner.bit_length() - 1))
-        seconds = new.seconds * inner / new.n_inner
-        vars(self).update(vars(rival))
-        self.turns = [replace(new, n_inner=inner, seconds=seconds, n_evaluations=spent)]
-
-    @property
-    def _has_proposal(self) -> bool:
-        return self.utility.learned.blocks[0].proposal.components > 0
+        if costs[1] < costs[0]:
+            more = int(np.ceil(np.log2(SETTINGS.effective / max(new.size, 1e-6))))
+            inner = 1 << int(np.clip(more, 6, SETTINGS.most_inner.bit_length() - 1))
+            seconds = new.seconds * inner / new.n_inner
+            vars(self).update(vars(rival))
+            self.turns = [replace(new, n_inner=inner, seconds=seconds)]
 
     def _turn(self, n: int, n_inner: int) -> bool:
         """Estimate the correction of each replicate from n data; False if time ran out."""
-        index, begin, spent = len(self.turns), self.schedule.now(), self.spent
-        each, n_replicates = self.utility.learned.each, len(self.populations)
-        cost = n_replicates * n * (n_inner * each + 1)
-        room = cost if self.budget is None else self.budget - spent - cost
-        room = max(room, 0) // (n_replicates * NEAR_DRAWS * each)
-        parts = []
-        for replicate, population in enumerate(self.populations):
-            if self.schedule.left <= 0.0 and (replicate > 0 or index > 0):
+        index, begin, learned = len(self.turns), self.schedule.now(), self.utility.learned
+        room, parts = n, []
+        if self.budget is not None:
+            cost = self.n_replicates * n * (n_inner * learned.each + 1)
+            room = max(self.budget - self.setup.n_likelihoods - cost, 0)
+            room //= self.n_replicates * NEAR_DRAWS * learned.each
+        for r, population in enumerate(self.populations):
+            if self.schedule.left <= 0.0 and (r > 0 or index > 0):
                 return False
             try:
-                rows = population.rows(n, index, self.utility.more)
-                answer = self._nested(rows, n_inner, (replicate, index))
+                rows = population.rows(n, index)
+                parts.append(
+                    self._corrected(rows, n_inner, learned.stream.child(4, r, index), room)
+                )
             except OutOfTimeError:
                 return False
-            if answer.sample is None or answer.status == "time":
-                return False
-            parts.append(self._repaired(answer, room))
-            if not self._has_proposal and answer.sample is not None and len(answer.sample.f) == n:
-                weights = control_weights(population.drivers[population.chosen(n, index)[0]])
-                centered = answer.sample.f[:, 0] - answer.sample.f[:, 0].mean()
-                parts[-1] = (parts[-1][0] + float(weights @ centered), *parts[-1][1:])
-        values, apart, size, missed, missing, extra = np.array(parts).T
+        values, apart, size, missed, missing = np.array(parts).T
         self.turns.append(
             Turn(
                 values=values,
-                n_data=n,
-                n_inner=n_inner,
                 apart=apart,
                 size=float(np.clip(size, 1.0 / n_inner, 1.0).mean()),
                 missed=float(missed.mean()),
                 missing=float(missing.mean()),
-                n_evaluations=cost + int(extra.sum()),
+                n_data=n,
+                n_inner=n_inner,
                 seconds=self.schedule.now() - begin,
             )
         )
         return True
 
-    def _nested(self, rows: Array, n_inner: int, path: tuple[int, int]) -> Estimate:
-        stream = self.utility.learned.stream.child(4, *path)
-        name = self.experiment.name or "information gain"
-        points, left = Given(rows, "native"), self.schedule.left
-        with warnings.catch_warnings():  # the spread over replicates is the error bar
-            warnings.simplefilter("ignore", NestquadWarning)
-            answer = estimate(
-                nested_problem(self.utility, rows.shape[1], name),
-                method=NQMC(
-                    n_outer=len(rows),
-                    n_inner=n_inner,
-                    outer_points=points,
-                    inner_points="sobol",
-                    jackknife=self.utility.smooth,
-                ),
-                budget=len(rows) * n_inner,
-                max_seconds=None if np.isinf(left) else max(left, 1e-3),
-                rng=stream,
-                executor=self.executor,
-                progress=self.progress,
-            )
-        return answer
-
-    def _repaired(self, answer: Estimate, room: int) -> tuple[float, ...]:
-        """Correction, discrepancy, sample size, missed share, missing nats and likelihoods.
+    def _corrected(self, rows: Rows, n: int, stream: Stream, room: int) -> tuple[float, ...]:
+        """Correction, discrepancy, sample size, missed share, and missing nats.
 
         At most `room` data at which the draws missed the posterior get draws near their θ.
         """
-        sample, utility = answer.sample, self.utility
-        assert sample is not None
-        _, apart, size = (float(x) for x in np.asarray(answer.diagnostics["answers"]))
-        value, weights = float(answer.value), sample.theta[:, -1]
-        step = 6 if isinstance(utility, Information) else sample.j.shape[1]
-        gaps = lacking(sample.j[:, :-1:step], answer.n_inner).sum(axis=1)
-        rows = np.flatnonzero(gaps > np.log(2.0))
-        t, n = len(gaps), len(rows)
-        if n == 0 or not isinstance(utility, Information) or room == 0:
-            missing = float((weights * gaps)[rows].sum() / t) if step == 6 else 0.0
-            return value, apart, size, n / t, missing, 0
-        chosen = np.random.default_rng(n).permutation(rows)[:room]
-        f, lack = utility.repaired(sample.theta[chosen])
-        change = float((weights[chosen] * f - sample.f[chosen, 0]).mean()) * n / t
-        missing = float((weights[chosen] * lack).mean()) * n / t
-        extra = len(chosen) * NEAR_DRAWS * utility.learned.each
-        return value + change, apart, size, n / t, missing, extra
+        found = self.utility.corrections(rows, n, stream.child(0))
+        value, apart, size, _ = rows.weight @ found / len(rows)
+        missed = np.flatnonzero(found[:, 3] > np.log(2.0))
+        share, missing = len(missed) / len(rows), 0.0
+        if len(missed) and isinstance(self.utility, Information):
+            missing = float(rows.weight[missed] @ found[missed, 3]) / len(rows)
+            if room > 0:
+                at = np.random.default_rng(len(missed)).permutation(missed)[:room]
+                near = self.utility.corrections(rows[at], NEAR_DRAWS, stream.child(1), near=True)
+                # The logarithm of a mean with relative variance v is v/2 too low in expectation.
+                lacking = near[:, 3] + 0.5 / (NEAR_DRAWS * near[:, 2])
+                value += float((rows.weight[at] * (near[:, 0] - found[at, 0])).mean()) * share
+                missing = float((rows.weight[at] * lacking).mean()) * share
+        return value, apart, size, share, missing
 
     def _answer(self) -> Gain:
         """Mean over the replicates, with their spread and a bias as error.
@@ -651,14 +600,14 @@ class Run:
         The bias is of posteriors that draws missed, and of routes that disagree.
         """
         whole, answers = Turn.pooled(self.turns), self._answers
-        first = self.turns[0]
-        if whole.n_inner > first.n_inner and not isinstance(self.utility, Information):
+        first, informative = self.turns[0], isinstance(self.utility, Information)
+        if whole.n_inner > first.n_inner and not informative:
             # Without a variance of the weights, bias falls as slowly as one over a root.
             change = abs(float(np.mean(first.values - whole.values)))
             whole = replace(whole, missing=change / (whole.n_inner / first.n_inner) ** 0.5)
         value, n = float(answers.mean()), len(answers)
         spread = half_width(answers) / NORMAL_95
-        apart, allowed = float(whole.apart.mean()), 2.0 * half_width(whole.apart)
+        apart, allowed = float(whole.apart.mean()), 3.0 * half_width(whole.apart)
         routes = value + np.array([0.0, apart])
         lost = abs(apart) if abs(apart) > allowed + SETTINGS.negligible else 0.0
         warned = list(self.utility.learned.notes)
@@ -669,8 +618,7 @@ class Run:
                 "proposal misses a part of the posterior; the interval is widened"
             )
         bias = whole.missing / NORMAL_95 + lost
-        floor = ROUNDING if isinstance(self.utility, Information) else 0.0
-        std_error = float(np.hypot(max(spread, floor), bias))
+        std_error = float(np.hypot(max(spread, ROUNDING if informative else 0.0), bias))
         notes = []
         if whole.size < SETTINGS.low_sample_size:
             notes.append(
@@ -684,10 +632,9 @@ class Run:
         return self._gain(
             answers,
             std_error,
-            n_evaluations=self.spent,
             n_outer=n * whole.n_data,
             n_inner=whole.n_inner,
-            method="importance" if self._has_proposal else "prior",
+            method="prior" if self.utility.learned.from_prior else "importance",
             status=status,
             warnings=tuple(warned),
             diagnostics={
@@ -727,12 +674,11 @@ class Run:
 
     def _diagnostics(self) -> dict[str, Any]:
         bounds = self._means(self.utility.bound)
-        n = self.looked + self.utility.learned.n_fit + len(bounds) * self.n_base
         return {
             "lower_bound": float(bounds.mean()),
             "lower_bound_error": half_width(bounds) / NORMAL_95,
             "components": self.utility.learned.blocks[0].proposal.components,
-            "simulations": n,
+            "simulations": self.setup.n_simulations,
         }
 
     def _bound(self, status: str) -> Gain:
@@ -746,7 +692,6 @@ class Run:
         return self._gain(
             bounds,
             half_width(bounds) / NORMAL_95,
-            n_evaluations=0 if self.experiment.log_prob is None else self.spent,
             n_outer=self.n_base * len(bounds),
             n_inner=1,
             method=LOWER_BOUND,
@@ -754,9 +699,3 @@ class Run:
             warnings=self.utility.learned.notes,
             diagnostics={**self._diagnostics(), "notes": [note]},
         )
-
-    def _nothing_to_learn(self) -> Gain:
-        """Answer where the prior is certain: no gain."""
-        note = "all samples of the prior are the same: there is nothing to learn"
-        fields = {"n_evaluations": 0, "n_outer": 1, "n_inner": 1, "method": "exact"}
-        return self._gain(np.zeros(2), 0.0, diagnostics={"notes": [note]}, **fields)

@@ -2,44 +2,42 @@
 
 Each utility has the form E[s(θ, y)] + E_y[c(y)] with c ≥ 0. The first term is a mean over simulated
 pairs and a lower bound of the utility. The correction is a nested expectation over the posterior,
-by importance sampling from a proposal s(θ | y), and vanishes where the proposal is exact.
+by importance sampling from a law that is wider than the proposal, and vanishes where the proposal
+is exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import logsumexp, ndtr, ndtri
+from scipy.special import ndtr, ndtri
 
 from nestquad._typing import Array
-from nestquad.clock import Schedule
-from nestquad.design._experiment import Experiment
+from nestquad.design._experiment import Experiment, Setup
 from nestquad.design._proposal import (
-    NEAR_DRAWS,
     Mixture,
-    NormalProposal,
+    NormalPosterior,
     PriorProposal,
     Proposal,
     Summary,
     fit_proposal,
 )
-from nestquad.distributions import Empirical, Law, Transport
+from nestquad.distributions import Empirical
 from nestquad.errors import EvaluationError, InputError
 from nestquad.points import Sobol, Stream
-from nestquad.problem import NestedExpectation
 
 N_CHECKED = 32  # pairs at which the user's functions are checked before the budget is spent
 _INSIDE = 1024  # draws of q for its means of payoffs; they cost no likelihoods
-_ANCHORS = 16  # fits whose components the draws of compared designs share
 _PILOT = 512  # simulations whose fit shows the cost of a simulation
 _PRIOR_DRAWS = 2**14  # draws of θ for the variance under the prior; they cost no simulations
 _ROWS_EACH = 8  # simulations for each control variate
 _LARGEST = 300.0  # limit of log weights: their squares stay finite
 _MOST_CELLS = 2**23  # products of samples and data: a second of work for a prior of samples
+_CELLS = 2**18  # draws, or products of samples and data, in memory at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,59 +57,93 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
+class Rows:
+    """Simulated data for the nested correction.
+
+    Latent θ (T, k) behind them, y (T, n_y), log likelihoods (T,) at these θ, log weights (T, K) of
+    components for the draws of each block, and weights (T,) in the mean.
+    """
+
+    latent: Array
+    y: Array
+    truth: Array
+    mixing: Sequence[Array]
+    weight: Array
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, at: Any) -> Rows:
+        mixing = [part[at] for part in self.mixing]
+        return Rows(self.latent[at], self.y[at], self.truth[at], mixing, self.weight[at])
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Draws of a wider law s for one block: latent θ (T, N, k), and logs (T, N).
+
+    log w is that of likelihood × prior / s, relative to the θ that made the data, which is a draw
+    of the posterior. The mean weight is then above 1/K with probability at least 1 − 1/K; a mean
+    below 1/N shows that N draws missed the posterior.
+    """
+
+    latent: Array
+    log_w: Array
+    log_q: Array
+    log_prior: Array
+    log_s: Array
+
+
+@dataclass(frozen=True, eq=False)
 class Learned:
     """Experiment under one design, with proposals learned from its simulations.
 
-    `pairs` are simulations of the fit, latent parameters and data. `anchors` are fits of designs
-    that this one is compared with.
+    `pairs` are simulations of the fit, latent parameters and data, `n_fit` is the number of all up
+    to its end, and `most` the largest number. `reference` is the fit of a design that this one is
+    compared with.
     """
 
-    experiment: Experiment
-    design: Any
+    setup: Setup
     targets: tuple[int, ...]
     blocks: tuple[Block, ...]
     stream: Stream
     pairs: tuple[Array, Array]
     n_fit: int
-    simulations: int
+    most: int
     notes: tuple[str, ...] = ()
-    anchors: tuple[Learned, ...] = ()
+    reference: Learned | None = None
     orders: dict[tuple[int, int], Any] = field(default_factory=dict)
 
     @property
+    def experiment(self) -> Experiment:
+        return self.setup.experiment
+
+    @property
     def each(self) -> int:
-        """Likelihoods of one evaluation of g."""
+        """Likelihoods of one inner draw."""
         return len(self.blocks)
 
     @property
-    def n_latent(self) -> int:
-        return len(self.blocks[0].own)
-
-    @property
-    def n_y(self) -> int:
-        return int(self.pairs[1].shape[1])
+    def from_prior(self) -> bool:
+        """Whether draws come from the prior."""
+        return isinstance(self.blocks[0].proposal, PriorProposal)
 
     @property
     def mixtures(self) -> tuple[Mixture, ...]:
-        fits = [block.proposal for block in self.blocks]
-        return tuple(fit.mixture for fit in fits if not isinstance(fit, PriorProposal))
-
-    def check(self) -> None:
-        """Evaluate a few likelihoods, which must be finite, before the budget is spent."""
-        if self.experiment.log_prob is not None:
-            latent, y = self.pairs
-            self.at_truth(latent[:N_CHECKED], y[:N_CHECKED])
+        return tuple(block.proposal.mixture for block in self.blocks)
 
     def with_prior(self) -> Learned:
         """Experiment with draws of the prior instead of the proposal."""
-        blocks = tuple(
-            replace(block, proposal=PriorProposal(len(block.own))) for block in self.blocks
-        )
-        return replace(self, blocks=blocks)
+        blocks = []
+        for block in self.blocks:
+            fit = block.proposal
+            prior = PriorProposal(fit.summary, fit.conditional, fit.mixture, 0.0, fit.score, None)
+            blocks.append(replace(block, proposal=prior))
+        return replace(self, blocks=tuple(blocks))
 
     def at_truth(self, latent: Array, y: Array) -> Array:
         """Log likelihoods (n,) of simulated data at their own parameters."""
-        values = self.experiment.log_likelihood(y, latent, self.design)
+        values = self.setup.log_likelihood(y, latent)
         if np.isneginf(values).any():
             raise EvaluationError(
                 "log_prob returned -inf for data that simulate made, "
@@ -120,78 +152,45 @@ class Learned:
             )
         return values
 
-    def inner(self, rows: Array, *, near: bool = False) -> Law:
-        """Draws of each block's proposal, side by side; `near`: around the θ of each row."""
-        latent, y = rows[:, : self.n_latent], rows[:, self.n_latent : self.n_latent + self.n_y]
-        sizes = [block.proposal.base_dim for block in self.blocks]
-        starts = np.cumsum([0, *sizes])
-        mixing = self._mixing_of(rows)
+    def chunks(self, n: int, width: int) -> Iterator[slice]:
+        """Slices of n data with `width` draws at each, or with the samples of the prior."""
+        law = self.experiment.prior_law
+        width = max(width, len(law.samples) if isinstance(law, Empirical) else 1)
+        rows = max(1, _CELLS // width)
+        return (slice(i, i + rows) for i in range(0, n, rows))
 
-        def fn(u: Array) -> Array:
-            parts = []
-            for block, start, size, mix in zip(self.blocks, starts, sizes, mixing, strict=False):
-                center = latent[:, block.own] if near else None
-                part = u[..., start : start + size]
-                parts.append(block.proposal.draws(block.data(latent, y), part, mix, center))
-            return np.concatenate(parts, axis=-1)
-
-        return Transport(fn, dim=int(starts[-1]), batch=len(rows))
-
-    def _mixing_of(self, rows: Array) -> list[Array]:
-        """Log weights (T, K) of the components that draws of each block come from."""
-        first = self.n_latent + self.n_y + self.each
-        ends = first + np.cumsum([block.proposal.components for block in self.blocks])
-        return np.split(rows, [first, *ends.tolist()], axis=1)[1:-1]
+    def draws(self, rows: Rows, uniform: Array, near: bool) -> list[Draws]:
+        """Weighted draws of each block's posterior; `near`: around the θ of each row."""
+        parts, start = [], 0
+        for block, mixing in zip(self.blocks, rows.mixing, strict=True):
+            law = block.proposal.given(block.data(rows.latent, rows.y), mixing)
+            dim, known = block.proposal.base_dim, rows.latent[:, block.own]
+            center = known if near else None
+            own = law.draws(uniform[..., start : start + dim], center)
+            start += dim
+            log_prior, log_q, log_s = law.logs(own, center)
+            prior_there, _, s_there = law.logs(known[:, None])
+            latent = own
+            if block.sign < 0:
+                latent = np.repeat(rows.latent[:, None], own.shape[1], axis=1)
+                latent[..., block.own] = own
+            likelihood = self.setup.log_likelihood(rows.y[:, None], latent)
+            log_w = likelihood - rows.truth[:, None] + log_prior - log_s - prior_there + s_there
+            log_w = np.clip(log_w, -_LARGEST, _LARGEST)
+            parts.append(Draws(latent, log_w, log_q, log_prior, log_s))
+        return parts
 
     def mixing(self, u: Array, latent: Array, y: Array) -> list[Array]:
-        """Log weights (n, K) of components of each block: means over the anchors.
+        """Log weights (n, K) of components of each block, of the reference where there is one.
 
         The data of all designs have the same driving uniforms u.
         """
         own = [block.proposal.mixing(block.data(latent, y)) for block in self.blocks]
-        shapes = [part.shape for part in own]
-        tables = [
-            anchor.mixing(u, *anchor.experiment.simulated(u, anchor.design))
-            for anchor in self.anchors
-        ]
-        alike = [table for table in tables if [part.shape for part in table] == shapes] or [own]
-        return [
-            np.asarray(logsumexp(parts, axis=0) - np.log(len(alike)))
-            for parts in zip(*alike, strict=True)
-        ]
-
-    def weighted(self, x: Array, rows: Array) -> list[tuple[Array, ...]]:
-        """Latent parameters, log weight, log r and log q of each block; evaluates likelihoods.
-
-        Weights are relative to the weight of the θ that made the data, a draw of the posterior.
-        The mean weight is then above 1/K with probability at least 1 − 1/K; a mean below 1/N shows
-        that N draws missed the posterior.
-        """
-        after = self.n_latent + self.n_y
-        truth, y = rows[..., : self.n_latent], rows[..., self.n_latent : after]
-        parts: list[tuple[Array, ...]] = []
-        start = 0
-        for i, block in enumerate(self.blocks):
-            k = len(block.own)
-            own = x[..., start : start + k]
-            log_ratio, log_r, log_q = np.moveaxis(x[..., start + k : start + k + 3], -1, 0)
-            start += k + 3
-            latent = own
-            if block.sign < 0:
-                shape = np.broadcast_shapes(own.shape[:-1], truth.shape[:-1])
-                latent = np.broadcast_to(truth, (*shape, self.n_latent)).copy()
-                latent[..., block.own] = own
-            likelihood = self.experiment.log_likelihood(y, latent, self.design)
-            log_w = likelihood - rows[..., -2] + log_ratio - rows[..., after + i]
-            parts.append((latent, np.clip(log_w, -_LARGEST, _LARGEST), log_r, log_q))
-        return parts
-
-    def at(self, latent: Array, y: Array, mixing: Sequence[Array]) -> list[Array]:
-        """Logs (n, 3) of each block at θ: prior − sampled law, q, and the density of the data."""
-        return [
-            block.proposal.at(latent[:, block.own], block.data(latent, y), mix)
-            for block, mix in zip(self.blocks, mixing, strict=True)
-        ]
+        if (other := self.reference) is None:
+            return own
+        shared = other.mixing(u, *other.experiment.simulated(u, other.setup.design))
+        alike = [a.shape for a in own] == [b.shape for b in shared]
+        return shared if alike else own
 
     def order(self, n: int, replicate: int) -> Any:
         """Simulations of one replicate from the rarest data to the most frequent."""
@@ -203,20 +202,31 @@ class Learned:
         """Simulations (n) of one replicate; no fit has used them."""
         stream = self.stream.child(2, replicate)
         u = Sobol().uniforms(stream, self.experiment.dim, (0, 1), (0, n))[0]
-        latent, y = self.experiment.simulated(u, self.design)
-        own = [block.proposal.mixing(block.data(latent, y)) for block in self.blocks]
-        _, log_q, log_evidence = np.moveaxis(np.array(self.at(latent, y, own)), -1, 0)
-        order = np.argsort(log_evidence[0], kind="stable")
-        if self.anchors:
-            order = self.anchors[len(self.anchors) // 2].order(n, replicate)
-        return Population(self, stream, ndtri(u), latent, y, log_q, order)
+        latent, y = self.setup.simulated(u)
+        parts, bounds = [], []
+        for at in self.chunks(n, 1):
+            laws = [block.proposal.given(block.data(latent[at], y[at])) for block in self.blocks]
+            there = [latent[at, None, block.own] for block in self.blocks]
+            logs = [law.logs(z)[:2] for law, z in zip(laws, there, strict=True)]
+            rows = np.reshape(logs, (2 * self.each, -1))
+            parts.append(np.concatenate([rows, [laws[0].log_evidence]]))
+            if self.each > 1 and isinstance(laws[0], NormalPosterior):
+                bounds.append(laws[0].log_gain(latent[at], self.targets))
+        table = np.concatenate(parts, axis=1)
+        order = np.argsort(table[-1], kind="stable")
+        if self.reference is not None:
+            order = self.reference.order(n, replicate)
+        bound = np.concatenate(bounds) if bounds else None
+        log_q, log_prior = table[1:-1:2], table[:-1:2]
+        return Population(self, stream, ndtri(u), latent, y, log_q, log_prior, bound, order)
 
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Simulations of one replicate, with the logs of the proposal at them.
+    """Simulations of one replicate, with logs of the proposal at their θ.
 
-    `order` sorts them by the density of the data, the rarest first.
+    Logs (blocks, n) of the proposals and of the prior, and for targets alone their difference
+    (n,). `order` sorts simulations by the density of their data, the rarest first.
     """
 
     learned: Learned
@@ -225,6 +235,8 @@ class Population:
     latent: Array
     y: Array
     log_q: Array
+    log_prior: Array
+    bound: Array | None
     order: Any
 
     @cached_property
@@ -239,33 +251,23 @@ class Population:
         """Indices (n,) of data for the nested correction, and their weights.
 
         The correction has most of its spread in rare data: with a share v of rarer data, a datum
-        is chosen with probability ∝ v^(-1/2). Permanent random numbers choose nearly the same data
-        under similar designs (Rosén, 1997, On sampling with probability proportional to size).
-        With draws of the prior, the gain of all data is averaged, and turns continue the sequence.
+        is chosen with density ∝ v^(-1/2), one in each stratum. Designs that are compared have the
+        order of the reference, and the same data. With draws of the prior, the gain of all data is
+        averaged, and turns continue the sequence.
         """
         m = len(self.y)
-        if isinstance(self.learned.blocks[0].proposal, PriorProposal):
-            return (turn * n + np.arange(n)) % m, np.ones(n)
-        generator = self.stream.child(1, turn).generator()
-        if 2 * n > m:
-            t = (np.arange(n) + generator.random()) / n
-            return self.order[np.minimum((m * t * t).astype(int), m - 1)], 2.0 * t
-        chance = np.empty(m)
-        chance[self.order] = np.minimum(0.5 * n / np.sqrt(m * (np.arange(m) + 0.5)), 0.999)
-        xi = generator.random(m)
-        rank = xi / (1.0 - xi) * (1.0 - chance) / chance
-        index = np.argpartition(rank, n)[:n]
-        weight = 1.0 / chance[index]
-        return index, weight * n / weight.sum()
+        if self.learned.from_prior:
+            at = (turn * n + np.arange(n)) % m
+            return at, n * control_weights(self.drivers[at])
+        t = (np.arange(n) + self.stream.child(1, turn).generator().random()) / n
+        return self.order[np.minimum((m * t * t).astype(int), m - 1)], 2.0 * t
 
-    def rows(self, n: int, turn: int, more: Callable[[Array], Sequence[Array]]) -> Array:
-        """Data (n, ...) of a turn: latent θ, y, ratios, mixing, more, likelihood at θ, weight."""
+    def rows(self, n: int, turn: int) -> Rows:
+        """Data of a turn; evaluates a likelihood at the θ of each."""
         at, weight = self.chosen(n, turn)
-        latent, y, learned = self.latent[at], self.y[at], self.learned
-        truth = learned.at_truth(latent, y)
-        mixing = learned.mixing(ndtr(self.drivers[at]), latent, y)
-        ratios = [part[:, 0] for part in learned.at(latent, y, mixing)]
-        return np.column_stack([latent, y, *ratios, *mixing, *more(y), truth, weight])
+        latent, y = self.latent[at], self.y[at]
+        mixing = self.learned.mixing(ndtr(self.drivers[at]), latent, y)
+        return Rows(latent, y, self.learned.at_truth(latent, y), mixing, weight)
 
 
 def control_weights(z: Array) -> Array:
@@ -291,9 +293,9 @@ def control_weights(z: Array) -> Array:
 class Utility:
     """Expected utility of an experiment: simulated term, and outputs of the nested correction.
 
-    `f` maps posterior means of `g` to the correction, the discrepancy between simulated pairs and
-    likelihoods, and the effective sample size, each (T,). `more` are further columns of the rows of
-    data. The jackknife removes a bias where f is `smooth`.
+    `f` maps posterior means of `outputs`, of which those of each block's weight come first, to the
+    correction, the discrepancy between simulated pairs and likelihoods, and the effective sample
+    size, each (T,). The jackknife removes a bias where f is `smooth`.
     """
 
     learned: Learned
@@ -305,38 +307,37 @@ class Utility:
     def bound(self, population: Population) -> Array:
         return self.pairs(population)
 
-    def more(self, y: Array) -> Sequence[Array]:
-        return ()
-
-    def g(self, x: Array, rows: Array) -> Array:
+    def outputs(self, draws: list[Draws]) -> Array:
         raise NotImplementedError
 
-    def f(self, j: Array) -> Array:
+    def known(self, rows: Rows) -> Array:
+        """Further arguments (T, m) of `f`, from the data alone."""
+        return np.zeros((len(rows), 0))
+
+    def f(self, j: Array, known: Array) -> Array:
         raise NotImplementedError
 
+    def corrections(self, rows: Rows, n: int, stream: Stream, near: bool = False) -> Array:
+        """Values of f (T, 3) from n draws at each datum, and nats (T,) that they may lack.
 
-def nested_problem(utility: Utility, n_columns: int, name: str) -> NestedExpectation:
-    """Expectation of the correction over rows of data; the last column is their weight."""
-    outer = Transport(lambda u: u, dim=n_columns, out_dim=n_columns)
-
-    def g(x: Array, rows: Array) -> Array:
-        outputs = utility.g(x, rows)
-        weight = np.broadcast_to(rows[..., -1:], (*outputs.shape[:-1], 1))
-        return np.concatenate([outputs, weight], axis=-1)
-
-    def f(j: Array) -> Array:
-        return utility.f(j[..., :-1]) * j[..., -1:]
-
-    return NestedExpectation(outer, utility.learned.inner, g, f, lambda i: i[0], name=name)
-
-
-def lacking(j: Array, n: int) -> Array:
-    """Nats (T, blocks) that the true θ adds to the evidence of n draws, from mean weights j.
-
-    Including the true θ gives a lower bound of the gain and excluding it an upper bound (Foster et
-    al., 2019, Variational Bayesian Optimal Experimental Design).
-    """
-    return np.asarray(np.log1p(1.0 / (n * j)))
+        Including the true θ among the draws gives a lower bound of the gain and excluding it an
+        upper bound (Foster et al., 2019, Variational Bayesian Optimal Experimental Design).
+        """
+        dim = sum(block.proposal.base_dim for block in self.learned.blocks)
+        parts = []
+        for at in self.learned.chunks(len(rows), n):
+            some = rows[at]
+            u = Sobol().uniforms(stream, dim, (at.start, at.start + len(some)), (0, n))
+            outputs, known = self.outputs(self.learned.draws(some, u, near)), self.known(some)
+            j = outputs.mean(axis=1)
+            f, evidence = self.f(j, known), j[:, : self.learned.each]
+            lacking = np.log1p(1.0 / (n * evidence)).sum(axis=1)
+            if self.smooth and not near:
+                halves = (outputs[:, : n // 2], outputs[:, n // 2 :])
+                both = [self.f(half.mean(axis=1), known) for half in halves]
+                f[:, :2] = (2.0 * f - 0.5 * (both[0] + both[1]))[:, :2]
+            parts.append(np.column_stack([f, lacking]))
+        return np.concatenate(parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,50 +347,37 @@ class Information(Utility):
     With normalized weights w ∝ p(y | θ) p(θ) / s(θ) and r = q(θ | y) / s(θ) of draws from s,
     KL(w ‖ r) estimates the correction without noise of first order. The simulated term is the
     bound of Barber and Agakov (2003), The IM algorithm. The gain about targets is the gain about
-    all parameters less the gain about the others given the targets.
+    all parameters less the gain about the others given the targets. `log_q` are the means of log q
+    over simulated pairs.
     """
 
     log_q: Array = field(default_factory=lambda: np.zeros(2))
 
     def pairs(self, population: Population) -> Array:
-        blocks = self.learned.blocks
-        signs = np.array([block.sign for block in blocks])
-        prior = np.array([[block.proposal.log_prior_mean] for block in blocks])
-        return np.asarray(signs @ (population.log_q - prior))
+        signs = [block.sign for block in self.learned.blocks]
+        return np.asarray(signs @ (population.log_q - population.log_prior))
 
     def bound(self, population: Population) -> Array:
-        whole = self.learned.blocks[0].proposal
-        if self.learned.each == 1 or not isinstance(whole, NormalProposal):
-            return self.pairs(population)
-        kept = self.learned.targets
-        prior = -0.5 * len(kept) * (1.0 + np.log(2.0 * np.pi))
-        return np.asarray(whole.log_marginal(population.latent, population.y, kept) - prior)
+        return self.pairs(population) if population.bound is None else population.bound
 
-    def g(self, x: Array, rows: Array) -> Array:
-        outputs = []
-        for _, log_w, log_r, log_q in self.learned.weighted(x, rows):
-            w, r = np.exp(log_w), np.exp(log_r)
-            outputs += [w, w * (log_w - log_r), r, w * log_q, r * log_q, w * w]
-        return np.stack(outputs, axis=-1)
+    def outputs(self, draws: list[Draws]) -> Array:
+        weights, others = [], []
+        for part in draws:
+            w, log_r = np.exp(part.log_w), part.log_q - part.log_s
+            r = np.exp(log_r)
+            weights.append(w)
+            others += [w * (part.log_w - log_r), r, w * part.log_q, r * part.log_q, w * w]
+        return np.stack(weights + others, axis=-1)
 
-    def f(self, j: Array) -> Array:
-        gap, apart, size = np.zeros(j.shape[:-1]), np.zeros(j.shape[:-1]), np.ones(j.shape[:-1])
+    def f(self, j: Array, known: Array) -> Array:
+        gap, apart, size = np.zeros(len(j)), np.zeros(len(j)), np.ones(len(j))
+        each = self.learned.each
         for i, block in enumerate(self.learned.blocks):
-            w, ws, r, wq, rq, ww = np.moveaxis(j[..., 6 * i : 6 * i + 6], -1, 0)
+            w, (ws, r, wq, rq, ww) = j[:, i], j[:, each + 5 * i : each + 5 * i + 5].T
             gap = gap + block.sign * (ws / w - np.log(w / r))
             apart = apart + block.sign * (wq / w - rq / r + rq - r * self.log_q[i])
             size = np.minimum(size, w * w / ww)
         return np.stack([gap, apart, size], axis=-1)
-
-    def repaired(self, rows: Array) -> tuple[Array, Array]:
-        """Corrections (T,) by draws near the θ behind the data, and nats (T,) still missing."""
-        law, size = self.learned.inner(rows, near=True), (0, NEAR_DRAWS)
-        u = Sobol().uniforms(self.learned.stream.child(5), law.base_dim, (0, len(rows)), size)
-        j = self.g(law.from_uniform(u), rows[:, None]).mean(axis=1)
-        w, ww = j[:, 0::6], j[:, 5::6]
-        # The logarithm of a mean with relative variance v is v/2 too low in expectation.
-        missing = lacking(w, NEAR_DRAWS) + 0.5 * ww / (NEAR_DRAWS * w**2)
-        return self.f(j)[:, 0], missing.sum(axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -416,31 +404,32 @@ class Regressed(Utility):
     def predicted(self, y: Array) -> Array:
         return self.summary.at(y)[0]
 
-    def more(self, y: Array) -> Sequence[Array]:
-        """Predictions of h, and its means under q less the predictions, (T, k) each."""
+    def known(self, rows: Rows) -> Array:
+        """Predictions of h, and its means under q less the predictions, (T, 2k)."""
         law, proposal = self.learned.experiment.prior_law, self.learned.blocks[0].proposal
         u = Sobol().uniforms(self.learned.stream.child(10), law.base_dim, (0, 1), (0, _INSIDE))
-        base, width = self.predicted(y), max(2**20 // (_INSIDE * law.base_dim), 1)
-        parts = [y[i : i + width] for i in range(0, len(y), width)]
-        means = np.concatenate([proposal.expected(self.values, part, u) for part in parts])
-        return base, means - base
+        base = self.predicted(rows.y)
+        means = [
+            proposal.given(rows.y[at]).expected(self.values, u)
+            for at in self.learned.chunks(len(rows), _INSIDE * law.base_dim)
+        ]
+        return np.concatenate([base, np.concatenate(means) - base], axis=1)
 
-    def g(self, x: Array, rows: Array) -> Array:
-        """Weights, deviations of h from its prediction under both weights, and constants."""
-        ((latent, log_w, log_r, _),) = self.learned.weighted(x, rows)
-        w, r, h = np.exp(log_w)[..., None], np.exp(log_r)[..., None], self.values(latent)
+    def outputs(self, draws: list[Draws]) -> Array:
+        """Weights, and h under the weights of the posterior and of q."""
+        (part,) = draws
+        w, r, h = np.exp(part.log_w), np.exp(part.log_q - part.log_s), self.values(part.latent)
         share = self.learned.blocks[0].proposal.share
-        r = r - share * np.exp(x[..., -3, None])
-        k = h.shape[-1]
-        constants = np.broadcast_to(rows[..., -2 - 2 * k : -2], (*h.shape[:-1], 2 * k))
-        away = h - constants[..., :k]
-        return np.concatenate([w, w * w, r, w * away, r * away, constants], axis=-1)
+        r = r - share * np.exp(part.log_prior - part.log_s)
+        sums = np.stack([w, w * w, r], axis=-1)
+        return np.concatenate([sums, w[..., None] * h, r[..., None] * h], axis=-1)
 
-    def f(self, j: Array) -> Array:
-        w, ww, r = np.moveaxis(j[..., :3, None], -2, 0)
-        wh, rh, base, inside = np.split(j[..., 3:], 4, axis=-1)
-        change = self.correction(wh / w - (rh / r - inside), base)
-        size = (w * w / ww)[..., 0]
+    def f(self, j: Array, known: Array) -> Array:
+        w, ww, r = j[:, :3].T[..., None]
+        wh, rh = np.split(j[:, 3:], 2, axis=1)
+        base, inside = np.split(known, 2, axis=1)
+        change = self.correction(wh / w - rh / r + inside, base)
+        size = (w * w / ww)[:, 0]
         return np.stack([change, 0.0 * size, size], axis=-1)
 
     def correction(self, shift: Array, predicted: Array) -> Array:
@@ -490,36 +479,29 @@ class Shared:
     """Random numbers and fits shared by the estimates of several designs.
 
     Differences of designs are well known if the error is a smooth function of the design. All fits
-    start from that of the first design, so that components of mixtures correspond. Estimates of a
-    comparison take the same simulations for the nested correction, and choose the components behind
-    their inner draws with the same weights: means over the fits of at most `_ANCHORS` designs. A
-    draw then moves with its component, and does not jump to another one.
+    start from the first one, so that components of mixtures correspond. With a reference design,
+    estimates also take the same simulations for the nested correction as it does, and choose the
+    components behind their inner draws with its weights: a draw then moves with its component, and
+    does not jump to another one.
     """
 
-    designs: Sequence[Any] = ()
-    starts: tuple[Mixture, ...] = ()
-    anchors: tuple[Learned, ...] = ()
+    reference: Any = None
+    first: Learned | None = None
 
-    def learn(
-        self,
-        experiment: Experiment,
-        design: Any,
-        simulations: int,
-        stream: Stream,
-        schedule: Schedule,
-    ) -> Learned:
+    def learn(self, setup: Setup, simulations: int, stream: Stream) -> Learned:
         """Fit of one of the designs."""
 
         def fitted(d: Any) -> Learned:
-            return learn(experiment, d, simulations, stream, schedule, self.starts)
+            starts = () if self.first is None else self.first.mixtures
+            return learn(Setup(setup.experiment, d, setup.schedule), simulations, stream, starts)
 
-        if not self.starts:
-            self.starts = fitted(self.designs[0] if len(self.designs) else design).mixtures
-        if len(self.designs) and not self.anchors:
-            step = -(-len(self.designs) // _ANCHORS)
-            self.anchors = tuple(fitted(d) for d in self.designs[::step])
-        fit = next((fit for fit in self.anchors if fit.design is design), None)
-        return replace(fit or fitted(design), anchors=self.anchors)
+        if self.first is None:
+            self.first = fitted(setup.design if self.reference is None else self.reference)
+        known = self.first.setup.design is setup.design
+        own = self.first if known else fitted(setup.design)
+        setup.experiment = own.experiment
+        setup.n_simulations += own.n_fit
+        return replace(own, setup=setup, reference=None if self.reference is None else self.first)
 
 
 def _roles(
@@ -533,21 +515,18 @@ def _roles(
 
 
 def learn(
-    experiment: Experiment,
-    design: Any,
-    simulations: int,
-    stream: Stream,
-    schedule: Schedule,
-    starts: tuple[Mixture, ...] = (),
+    setup: Setup, simulations: int, stream: Stream, starts: tuple[Mixture, ...] = ()
 ) -> Learned:
     """Simulate and fit the proposals, without likelihoods.
 
     With a time limit, simulations are limited by the cost of a pilot fit.
     """
     targets: tuple[int, ...] = ()
-    given = experiment
+    experiment, schedule = setup.experiment, setup.schedule
+    notes = experiment.split_notes
     if experiment.targets is not None:
         experiment, targets = experiment.split
+        setup.experiment = experiment
     law = experiment.prior_law
     parts: list[tuple[Array, Array]] = []
 
@@ -556,7 +535,7 @@ def learn(
         done = sum(len(y) for _, y in parts)
         if n > done:
             u = Sobol().uniforms(stream.child(1), experiment.dim, (0, 1), (done, n))[0]
-            new = experiment.simulated(u, design)
+            new = setup.simulated(u)
             if parts and new[1].shape[1] != parts[0][1].shape[1]:
                 raise InputError(
                     "simulate",
@@ -593,11 +572,8 @@ def learn(
     n_fit = max(n for _, n in fits)
     if isinstance(law, Empirical):
         simulations = min(simulations, n_fit + max(_MOST_CELLS // len(law.samples), 2**12))
+    most = setup.n_simulations - n_fit + simulations
     pairs = simulated(n_fit)
-    latent, y = (part[:N_CHECKED] for part in pairs)
-    notes = given.split_notes
-    if experiment.ignores_noise(latent, y, design):
+    if setup.ignores_noise(*(part[:N_CHECKED] for part in pairs)):
         notes = (*notes, "simulate makes the same data for other noise: does it use e?")
-    return Learned(
-        experiment, design, targets, blocks, stream, pairs, n_fit + N_CHECKED, simulations, notes
-    )
+    return Learned(setup, targets, blocks, stream, pairs, setup.n_simulations, most, notes)

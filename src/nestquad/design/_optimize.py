@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
@@ -17,24 +17,17 @@ from nestquad._checks import listed, number, numbers, shown, whole
 from nestquad._notebook import pairs
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
-from nestquad.design._compare import (
-    Criterion,
-    DesignComparison,
-    coordinates,
-    label_of,
-)
+from nestquad.design._compare import Criterion, DesignComparison, coordinates, label_of
 from nestquad.design._experiment import Experiment, check_experiment
-from nestquad.design._gain import Gain, eig, variance_reduction
+from nestquad.design._gain import Gain, eig, half_width, variance_reduction
 from nestquad.design._learned import Shared
 from nestquad.design._linear import Linearized, exchange
-from nestquad.errors import InputError, NumericalError
+from nestquad.errors import InputError
 from nestquad.estimate import as_budget
-from nestquad.gp import Correlation, PolynomialTrend, fit_gp
-from nestquad.gp._dense import GP
 from nestquad.points import Sobol, Stream
-from nestquad.result import Estimate
+from nestquad.result import NORMAL_95, Estimate
 
-_FAR = 100.0  # distance of designs without coordinates: no smoothing between them
+_FAR = 100.0  # distance of designs without coordinates
 _SCIPY = tuple(int(part) for part in scipy.__version__.split(".")[:2])  # COBYQA is new in 1.14
 
 
@@ -47,23 +40,24 @@ class SearchSettings:
 
     screen: int = 48  # Sobol designs of the screen for each coordinate
     most_screened: int = 512  # Sobol designs, and designs at ends and middles, at most
-    starts: int = 8  # local searches
+    starts: int = 8  # local searches of the linearized gain
     apart: float = 0.1  # least distance of their starts, and of finalists, in the unit cube
     coarse: int = 512  # simulations of the linearized experiment in the screen
     fine: int = 2048  # and in local searches
     step: float = 0.01  # distance in the unit cube below which designs are the same
-    accuracy: float = 1e-4  # of local searches in the unit cube
-    fewest: int = 320  # likelihoods of an estimate
-    bounds: int = 8192  # simulations of a bound by a proposal with mixtures
-    first: int = 6  # first estimates,
+    accuracy: float = 1e-4  # of local searches of the linearized gain, in the unit cube,
+    rough: float = 3e-3  # and of those of bounds
+    bounds: int = 32768  # simulations of a bound
+    first: int = 6  # first bounds,
     more: int = 4  # more of them for each coordinate,
-    turns: int = 6  # and at maxima of the corrected gain, for each coordinate
-    variation: float = 1.0  # least standard deviation of corrections relative to their mean
-    most_finalists: int = 8  # without a budget
-    draws: int = 1024  # of gains given the estimates, for the limit of the regret
-    same: float = 1e-4  # range of differences from predictions that needs no correction
-    # Shares of the budget for the search and for the estimate at the end, whose error bar must not
-    # be chosen by the search.
+    polished: int = 2  # local searches of bounds
+    each: int = 8  # with so many bounds, and so many for each coordinate
+    same: float = 1e-4  # range of differences from linearized gains that needs no local search
+    finalists: int = 4
+    fewest: int = 320  # likelihoods of an estimate
+    draws: int = 4096  # of differences of finalists, for the limit of the regret
+    # Shares of the budget for the finalists and for the estimate at the end, whose error bar must
+    # not be chosen by the search. A criterion without bounds takes half of the first.
     shares: tuple[float, float] = (0.6, 0.4)
 
 
@@ -298,7 +292,7 @@ def optimize(
 
 
 class Tried(NamedTuple):
-    """Design, its predicted gain for each unit of cost, and its place (k,) among designs.
+    """Design, its gain for each unit of cost, its place (k,) among designs, and its estimate.
 
     Places are in the unit cube. Places of designs without coordinates are far from each other.
     """
@@ -306,11 +300,12 @@ class Tried(NamedTuple):
     design: Any
     value: float
     place: Array
+    estimate: Estimate | None = None
 
 
 @dataclass(eq=False)
 class _Search:
-    """Search of one experiment: linearized gains, corrections to them, and finalists."""
+    """Search of one experiment: linearized gains, bounds where they differ, and finalists."""
 
     experiment: Experiment
     criterion: Criterion
@@ -321,12 +316,14 @@ class _Search:
     space: Space | None = None
 
     def __post_init__(self) -> None:
-        self.corrections: list[Correction] = []
-        self.shared = Shared()
+        self.shared, self.measured = Shared(), dict[bytes, Tried]()
         self.coarse, self.fine = (
             Linearized.of(self.experiment, n, self.stream.child(2))
             for n in (SEARCH.coarse, SEARCH.fine)
         )
+        self.bounded = self.criterion is eig
+        share = SEARCH.shares[0] * (1.0 if self.bounded else 0.5)
+        self.for_finalists = None if self.budget is None else int(share * self.budget)
 
     def price(self, d: Any) -> float:
         return 1.0 if self.cost is None else float(self.cost(d))
@@ -340,78 +337,82 @@ class _Search:
         """Local optima of the linearized gain, and the screened designs, the best first."""
         self.space = space
         points = space.screen(self.stream.child(1))
-        screened = [
+        screened = _ranked(
             Tried(space.design(u), self.score(self.coarse, space.design(u)), u) for u in points
-        ]
-        screened.sort(key=attrgetter("value"), reverse=True)
-        ends = [self._climb(start) for start in _apart(screened, SEARCH.apart, SEARCH.starts)]
-        ends.sort(key=attrgetter("value"), reverse=True)
-        rows = [entry._replace(value=self.score(self.fine, entry.design)) for entry in screened]
-        return _apart(ends, SEARCH.step, len(ends)) + sorted(
-            rows, key=attrgetter("value"), reverse=True
         )
+        ends = _ranked(
+            self._climb(start, self._linear, SEARCH.accuracy)
+            for start in _apart(screened, SEARCH.apart, SEARCH.starts)
+        )
+        rows = [entry._replace(value=self.score(self.fine, entry.design)) for entry in screened]
+        return _apart(ends, SEARCH.step, len(ends)) + _ranked(rows)
 
-    def _climb(self, start: Tried) -> Tried:
-        """Local maximum of the predicted gain: L-BFGS-B with a gradient, else COBYQA.
+    def _linear(self, place: Array) -> Tried:
+        assert self.space is not None
+        d = self.space.design(place)
+        return Tried(d, self.score(self.fine, d), place)
+
+    def _climb(
+        self, start: Tried, value: Callable[[Array], Tried], accuracy: float, most: int = 1000
+    ) -> Tried:
+        """Local maximum over places: L-BFGS-B with a gradient, else COBYQA.
 
         COBYLA before SciPy 1.14.
         """
-        space, best = self.space, start.place.copy()
+        space, best = self.space, value(start.place)
         assert space is not None
         free, bounds = space.free, [(0.0, 1.0)] * len(space.free)
 
         def at(x: Array) -> Array:
-            point = best.copy()
+            point = best.place.copy()
             point[free] = np.clip(x, 0.0, 1.0)
             return point
 
-        def score(point: Array) -> float:
-            d = space.design(point)
-            return float(self.gains([Tried(d, self.score(self.fine, d), point)], None)[0])
-
         def slope(x: Array) -> Array | None:
             d = space.design(at(x))
-            known = not self.corrections and self.cost is None and self.criterion is eig
+            known = value == self._linear and self.cost is None and self.bounded
             if not known or not isinstance(d, np.ndarray) or len(free) < len(space.axes):
                 return None
             gradient = self.fine.gradient(d)
             return None if gradient is None else -gradient * space.widths
 
-        options: dict[str, Any] = {"rhobeg": 0.1, "tol": SEARCH.accuracy}
+        options: dict[str, Any] = {"rhobeg": 0.1, "tol": accuracy, "maxiter": most}
         if _SCIPY >= (1, 14):
-            options = {"initial_tr_radius": 0.1, "final_tr_radius": SEARCH.accuracy}
+            options = {"initial_tr_radius": 0.1, "final_tr_radius": accuracy, "maxfev": most}
         how: dict[str, Any] = {"method": "COBYQA" if _SCIPY >= (1, 14) else "COBYLA"}
         if space.constrained:
             slack = lambda x: space.slack(space.design(at(x)))  # noqa: E731
             how["constraints"] = [NonlinearConstraint(slack, 0.0, np.inf)]
-        elif slope(best[free]) is not None:
+        elif slope(best.place[free]) is not None:
             how, options = {"method": "L-BFGS-B", "jac": slope}, {}
         for _ in range(2):
             if len(free):
-                loss = lambda x: -score(at(x))  # noqa: E731
-                end = at(minimize(loss, best[free], bounds=bounds, options=options, **how).x)
-                best = end if score(end) >= score(best) and space.feasible(end) else best
-            changed = self._exchanged(space, best, score)
-            if np.array_equal(changed, best):
+                loss = lambda x: -value(at(x)).value  # noqa: E731
+                end = value(
+                    at(minimize(loss, best.place[free], bounds=bounds, options=options, **how).x)
+                )
+                better = end.value >= best.value and space.feasible(end.place)
+                best = end if better else best
+            changed = self._exchanged(space, best, value)
+            if changed is best:
                 break
             best = changed
-        return Tried(space.design(best), self.score(self.fine, space.design(best)), best)
+        return best
 
-    def _exchanged(self, space: Space, u: Array, score: Callable[[Array], float]) -> Array:
+    def _exchanged(self, space: Space, best: Tried, value: Callable[[Array], Tried]) -> Tried:
         """Best level of each discrete coordinate in turn, and ends of the others.
 
         Coordinate exchange; Meyer and Nachtsheim (1995), The coordinate-exchange algorithm.
         """
-        best, value = u, score(u)
         for i, axis in enumerate(space.axes):
             n = len(axis.values) if isinstance(axis, Levels) else 0
             for x in (np.arange(n) + 0.5) / n if n else (0.0, 1.0):
-                other = best.copy()
-                other[i] = x
-                if not space.feasible(other):
+                place = best.place.copy()
+                place[i] = x
+                if not space.feasible(place):
                     continue
-                if (new := score(other)) > value + 1e-12:
-                    best, value = other, new
+                other = value(place)
+                best = other if other.value > best.value + 1e-12 else best
         return best
 
     def rank_candidates(
@@ -431,150 +432,139 @@ class _Search:
         if not allowed:
             raise InputError("constraints", "no feasible candidate", "at least one")
         model = self.fine if len(allowed) <= SEARCH.most_screened else self.coarse
-        tried = [
+        return _ranked(
             Tried(d, self.score(model, d), place)
             for d, place in zip(allowed, _places(allowed), strict=True)
-        ]
-        return sorted(tried, key=attrgetter("value"), reverse=True)
+        )
 
-    def bound(self, d: Any, turn: int) -> Gain:
-        """Lower bound of the gain by a proposal with mixtures, without likelihoods."""
-        simulator, stream = replace(self.experiment, log_prob=None), self.stream.child(6, turn)
-        return eig(simulator, d, simulations=SEARCH.bounds, rng=stream, like=self.shared)
+    def _measured(self, place: Array) -> Tried:
+        assert self.space is not None
+        return self.measure(self.space.design(place), place)
 
-    def correct(
-        self,
-        tried: list[Tried],
-        estimate: Callable[[Any, int], Estimate],
-        n_best: int,
-        n_others: int,
-        n: int,
-    ) -> tuple[list[Tried], list[Tried], list[Estimate]]:
-        """Correct predicted gains by at most n estimates; all designs, and estimated ones.
+    def measure(self, d: Any, place: Array) -> Tried:
+        """Lower bound by a proposal with mixtures, without likelihoods; or the criterion itself.
 
-        The difference of estimate and prediction is a Gaussian process over designs (Jones,
-        Schonlau and Welch, 1998, Efficient global optimization). Estimates share their random
-        numbers: of the best designs and of others, then at maxima of the corrected gain, or of its
-        upper limit where that is known (Srinivas et al., 2010, Gaussian process optimization in
-        the bandit setting). A design that is estimated again has new random numbers.
+        All designs have the same random numbers, and fits that start from the first one, so that
+        the errors are smooth in the design (sample average approximation; Kleywegt, Shapiro and
+        Homem-de-Mello, 2002).
         """
-        before = self.corrections
-        known = _apart(self.predicted(tried, before), SEARCH.apart, n_best)
-        others = [entry for entry in tried if _distance(entry, known) >= SEARCH.apart]
-        known += others[:: max(len(others) // max(n_others, 1), 1)][:n_others]
-        answers = [estimate(entry.design, 0) for entry in known]
-        while self._fit(before, known, answers) > SEARCH.same and len(known) < n:
-            top = self.predicted(tried)[0]
-            top = top if self.space is None else self._climb(top)
-            if _distance(top, known) < SEARCH.step:
-                top = tried[int(np.argmax(np.quantile(self.ahead(top, tried), 0.95, axis=0)))]
-            turn = sum(_distance(top, [entry]) < SEARCH.step for entry in known)
-            tried, known = [top, *tried], [*known, top]
-            answers.append(estimate(top.design, turn))
-        return tried, known, answers
+        key = place.tobytes()
+        if key not in self.measured:
+            settings: dict[str, Any] = {"rng": self.stream.child(6), "like": self.shared}
+            if self.bounded:
+                experiment = replace(self.experiment, log_prob=None)
+                est: Estimate = eig(experiment, d, simulations=SEARCH.bounds, **settings)
+            else:
+                est = self._estimate(d, budget=SEARCH.fewest, rng=self.stream.child(6))
+            self.measured[key] = Tried(d, float(est.value) / self.price(d), place, est)
+        return self.measured[key]
 
-    def _fit(
-        self, before: list[Correction], known: Sequence[Tried], answers: Sequence[Estimate]
-    ) -> float:
-        """Fit the correction of predictions by estimates; range of their differences."""
-        prices = np.array([self.price(entry.design) for entry in known])
-        values = np.array([float(est.value) for est in answers])
-        gaps = values / prices - self.gains(known, before)
-        errors = np.array([float(est.std_error) for est in answers]) / prices
-        self.corrections = [*before, Correction.of(known, gaps, float((errors**2).mean()))]
-        return float(np.ptp(gaps))
+    def _estimate(self, d: Any, **settings: Any) -> Estimate:
+        settings |= {"simulations": self.simulations}
+        return self.criterion(self.experiment, d, **settings)
 
-    def ahead(self, best: Tried, tried: Sequence[Tried]) -> Array:
-        """Draws (m, n) of the gains of designs on the best, given all estimates."""
-        rows = [best, *tried]
-        gains = self.gains(rows, None)
-        covariance = sum(correction.covariance(rows) for correction in self.corrections)
-        values, vectors = np.linalg.eigh(covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        normals = np.random.default_rng(0).standard_normal((SEARCH.draws, len(rows)))
-        draws = gains + normals @ root.T
-        return np.asarray(draws[:, 1:] - draws[:, :1])
+    def refine(self, tried: list[Tried]) -> list[Tried]:
+        """Measured designs, the best first: good and distant ones, then local searches."""
+        k, space = len(tried[0].place), self.space
+        most = SEARCH.first + SEARCH.more * k + SEARCH.polished * SEARCH.each * (1 + k)
+        if not self.bounded and self.for_finalists is not None:
+            most = max(2, self.for_finalists // SEARCH.fewest)
+        n_best = min(SEARCH.first, -(-most // 2))
+        chosen = _apart(tried, SEARCH.apart, n_best)
+        others = [entry for entry in tried if _distance(entry, chosen) >= SEARCH.apart]
+        n_others = min(SEARCH.more * k, max(most // 2 - n_best, 0))
+        chosen += others[:: max(len(others) // max(n_others, 1), 1)][:n_others]
+        gaps = [self.measure(entry.design, entry.place).value - entry.value for entry in chosen]
+        if np.ptp(gaps) <= SEARCH.same:
+            return self._allowed()
+        for start in _apart(self._allowed(), SEARCH.apart, SEARCH.polished):
+            left = min(SEARCH.each * (1 + k), most - len(self.measured))
+            if space is not None and left >= 2 * k + 3:
+                self._climb(start, self._measured, SEARCH.rough, left)
+            for _ in range(left if space is None else 0):
+                known = self._allowed()
+                best = known[0]
+                apart = np.array([_distance(entry, known) for entry in tried])
+                cell = apart >= [_distance(entry, [best]) for entry in tried]
+                if not (apart * cell).max() > 0.0:
+                    break
+                far = tried[int(np.argmax(apart * cell))]
+                self.measure(far.design, far.place)
+        return self._allowed()
 
-    def gains(self, tried: Sequence[Tried], corrections: Sequence[Correction] | None) -> Array:
-        """Corrected gains (n,)."""
-        places = np.array([entry.place for entry in tried])
-        total = np.array([entry.value for entry in tried])
-        for correction in self.corrections if corrections is None else corrections:
-            total = total + correction.mean(places)
-        return total
-
-    def predicted(
-        self, tried: Sequence[Tried], corrections: Sequence[Correction] | None = None
-    ) -> list[Tried]:
-        """Designs from the largest corrected gain to the least."""
-        return [tried[i] for i in np.argsort(-self.gains(tried, corrections), kind="stable")]
+    def _allowed(self) -> list[Tried]:
+        """Measured designs, the best first; local searches also leave the constraints."""
+        known, space = self.measured.values(), self.space
+        return _ranked(e for e in known if space is None or space.feasible(e.place))
 
     def finish(self, tried: list[Tried]) -> Optimum:
-        """Correct linearized gains by bounds, then by likelihoods; estimate the best design anew.
-
-        Bounds know curved posteriors, and cost no likelihoods.
-        """
-        k, budget, n = len(tried[0].place), self.budget, SEARCH.most_finalists
-        most = SEARCH.first + (SEARCH.more + SEARCH.turns) * k
-        if self.criterion is eig:
-            tried, *_ = self.correct(tried, self.bound, SEARCH.first, SEARCH.more * k, most)
-        settings: dict[str, Any] = {"simulations": self.simulations}
-        fresh = settings | {"rng": self.stream.child(4)}
-        if budget is not None:
-            n = max(2, min(most, int(SEARCH.shares[0] * budget) // SEARCH.fewest))
-            settings["budget"] = int(SEARCH.shares[0] * budget) // n
-            fresh["budget"] = int(SEARCH.shares[1] * budget)
-        before = self.corrections
-        tried, known, answers = self.correct(
-            tried,
-            lambda d, turn: self.criterion(
-                self.experiment, d, rng=self.stream.child(3, turn), **settings
-            ),
-            max(2, n // 2),
-            0,
-            n,
-        )
-        ranked = self.predicted(tried)
-        best = ranked[0] if self.space is None else self._climb(ranked[0])
-        final = self.criterion(self.experiment, best.design, **fresh)
+        """Compare the finalists by likelihoods, and estimate the best design anew."""
+        ranked = self.refine(tried)
+        n = SEARCH.finalists
+        if self.for_finalists is not None:
+            n = max(2, min(n, self.for_finalists // SEARCH.fewest))
+        known = _apart(ranked, SEARCH.apart, n)
+        each = None if self.for_finalists is None else self.for_finalists // len(known)
+        answers = [
+            self._estimate(entry.design, budget=each, rng=self.stream.child(3)) for entry in known
+        ]
         finalists = DesignComparison.of([entry.design for entry in known], answers)
-        trace = tuple(zip((e.design for e in ranked), self.gains(ranked, None), strict=True))
-        # Of many noisy estimates the largest is too high: the fresh one corrects it.
-        self._fit(before, [*known, best], [*answers, final])
-        largest = self.ahead(best, ranked).max(axis=1)
-        regret = max(float(np.quantile(largest, 0.95)), 0.0)
-        return Optimum(best.design, final, regret, finalists, trace)
+        prices = np.array([self.price(entry.design) for entry in known])
+        best = int(np.argmax(finalists.values / prices))
+        fresh = None if self.budget is None else int(SEARCH.shares[1] * self.budget)
+        final = self._estimate(known[best].design, budget=fresh, rng=self.stream.child(4))
+        trace = tuple((entry.design, entry.value) for entry in [*ranked, *tried])
+        regret = self._regret(known, best, finalists, final, ranked)
+        return Optimum(known[best].design, final, regret, finalists, trace)
+
+    def _regret(
+        self,
+        known: list[Tried],
+        best: int,
+        finalists: DesignComparison,
+        final: Estimate,
+        ranked: list[Tried],
+    ) -> float:
+        """Upper 95 % limit of the gain of measured designs on the best finalist.
+
+        A measured design gains on its nearest finalist by the difference of their measurements:
+        its largest value in each replicate is too high in expectation, which bounds what better
+        designs gain (Mak, Morton and Wood, 1999, Monte Carlo bounding techniques for determining
+        solution quality in stochastic programs). Its error includes the spread of the differences
+        between estimates and measurements. Finalists differ by estimates; of noisy ones the largest
+        is too high, and the fresh one corrects it.
+        """
+        values, c = finalists.values.copy(), finalists.covariance.copy()
+        slope = c[:, best] / max(c[best, best] + float(final.std_error) ** 2, 1e-300)
+        values += slope * (float(final.value) - values[best])
+        c -= np.outer(slope, c[best])
+        prices = np.array([self.price(entry.design) for entry in known])
+        apart = float(np.std(values / prices - [entry.value for entry in known]))
+        roots, vectors = np.linalg.eigh(c / np.outer(prices, prices))
+        rng = np.random.default_rng(0)  # the same numbers give the same limit
+        normals = rng.standard_normal((2, SEARCH.draws, len(known)))
+        draws = values / prices + normals[0] @ (vectors * np.sqrt(np.maximum(roots, 0.0))).T
+        draws -= draws[:, best, None]
+        for i, entry in enumerate(known):
+            near = [e for e in ranked if _distance(e, known) == _distance(e, [entry])]
+            ahead = np.max([_replicates(e) / self.price(e.design) for e in near], axis=0)
+            ahead = ahead - _replicates(entry) / prices[i]
+            error = half_width(ahead) / NORMAL_95 if len(ahead) > 1 else 0.0
+            moved = len(near) > 1
+            draws[:, i] += ahead.mean() + moved * np.hypot(error, apart) * normals[1][:, i]
+        return max(float(np.quantile(draws.max(axis=1), 0.95)), 0.0)
 
 
-@dataclass(frozen=True, eq=False)
-class Correction:
-    """Gaussian process over the places of designs."""
-
-    model: GP
-
-    @classmethod
-    def of(cls, tried: Sequence[Tried], values: Array, noise: float) -> Correction:
-        places = _scaled([entry.place for entry in tried])
-        kernel, trend = Correlation("gaussian"), PolynomialTrend(0)
-        model = fit_gp(kernel, trend, places, values, noise_guess=noise)
-        if model is None:
-            raise NumericalError("The gains of designs have no likely smooth correction.")
-        # A few noisy values may look constant: corrections vary by the order of their mean.
-        known, least = model.parameters, (SEARCH.variation * float(values.mean())) ** 2
-        if least > known.signal * (variance := float(values.var())) > 0.0:
-            model = replace(model, parameters=replace(known, signal=least / variance))
-        return cls(model)
-
-    def mean(self, places: Array) -> Array:
-        return self.model.mean(_scaled(places))
-
-    def covariance(self, tried: Sequence[Tried]) -> Array:
-        return self.model.covariance(_scaled([entry.place for entry in tried]))
+def _replicates(entry: Tried) -> Array:
+    """Measurements (R,) of one design; a single one where replicates are not known."""
+    est = entry.estimate
+    known = est.replicates if isinstance(est, Gain) else None
+    return np.array([entry.value]) if known is None else known
 
 
-def _scaled(places: Any) -> Array:
-    """Places in the unit cube as coordinates of a Gaussian process, with lengthscales about one."""
-    return 1.0 + 4.0 * np.asarray(places)
+def _ranked(tried: Iterable[Tried]) -> list[Tried]:
+    """Designs from the largest value to the least."""
+    return sorted(tried, key=attrgetter("value"), reverse=True)
 
 
 def _distance(entry: Tried, others: Sequence[Tried]) -> float:

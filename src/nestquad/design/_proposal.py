@@ -66,18 +66,11 @@ def log_normal(white: Array, log_scale: Array | float = 0.0) -> Array:
     )
 
 
-def whitened(inverse: Array, deviation: Array) -> Array:
-    """L⁻¹ d for lower triangular L⁻¹ (..., d, d) and deviations (..., d).
-
-    Coordinate by coordinate: BLAS rounds a row differently in chunks of different sizes.
-    """
-    rows = []
-    for i in range(deviation.shape[-1]):
-        total = inverse[..., i, 0] * deviation[..., 0]
-        for j in range(1, i + 1):
-            total = total + inverse[..., i, j] * deviation[..., j]
-        rows.append(total)
-    return np.stack(rows, axis=-1)
+def lower_factors(covariances: Array) -> tuple[Array, Array, Array]:
+    """Lower factors L (K, d, d) of covariances, their inverses and log determinants (K,)."""
+    factor = np.asarray(np.linalg.cholesky(covariances), dtype=np.float64)
+    logs = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+    return factor, np.asarray(np.linalg.inv(factor), dtype=np.float64), logs
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,15 +88,14 @@ class Mixture:
     @cached_property
     def inverse(self) -> tuple[Array, Array]:
         """L⁻¹ (K, d, d) of the lower factors, and their log determinants (K,)."""
-        factor = np.linalg.cholesky(self.covariances)
-        logs = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
-        return np.linalg.inv(factor), logs
+        return lower_factors(self.covariances)[1:]
 
     def log_parts(self, x: Array) -> Array:
-        """Log of weight times density of each component at x (..., d): (..., K)."""
+        """Log of weight times density of each component at rows x (n, d): (n, K)."""
         inverse, logs = self.inverse
-        white = whitened(inverse, x[..., None, :] - self.means)
-        return log_normal(white, logs) + np.log(self.weights)
+        white = x @ inverse.reshape(-1, x.shape[1]).T
+        white -= np.einsum("kij,kj->ki", inverse, self.means).reshape(-1)
+        return log_normal(white.reshape(len(x), self.size, -1), logs) + np.log(self.weights)
 
     def split(self) -> Mixture:
         """Each component cut in two along its longest axis: a start for twice as many."""
@@ -129,7 +121,7 @@ class Mixture:
         products = (x[:, :, None] * x[:, None]).reshape(n, -1)
         found = self
         for _ in range(_STEPS if self.size > 1 else 1):
-            logs = found.log_parts_fast(x)
+            logs = found.log_parts(x)
             share = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
             count = share.sum(axis=0) + 1e-6
             means = (share.T @ x) / count[:, None]
@@ -138,13 +130,6 @@ class Mixture:
             covariances = (moment + prior) / (count + d + 2.0)[:, None, None]
             found = Mixture(count / count.sum(), means, covariances)
         return found
-
-    def log_parts_fast(self, x: Array) -> Array:
-        """Variant of `log_parts` by BLAS, for fits, whose rows are always the same."""
-        inverse, logs = self.inverse
-        white = x @ inverse.reshape(-1, x.shape[1]).T
-        white -= np.einsum("kij,kj->ki", inverse, self.means).reshape(-1)
-        return log_normal(white.reshape(len(x), self.size, -1), logs) + np.log(self.weights)
 
 
 def one_normal(x: Array) -> Mixture:
@@ -242,8 +227,7 @@ class Summary:
     def at(self, y: Array) -> tuple[Array, Array]:
         """Predictions (T, k), and coordinates (T, m) on which the mixture is conditioned."""
         features, n = self._features(y), y.shape[1]
-        # einsum without BLAS: the bits of a row do not depend on the number of rows.
-        predicted = np.asarray(np.einsum("tf,fk->tk", features, self.coefficients))
+        predicted = np.asarray(features @ self.coefficients)
         return predicted, features[:, 1 : n + 1] if n <= _MOST_COORDINATES else predicted
 
 
@@ -321,15 +305,152 @@ class Parameters:
 
 
 @dataclass(frozen=True, eq=False)
-class _Conditioned:
-    """A mixture given data, in latent coordinates of θ.
+class NormalPosterior:
+    """Proposal for driving normals at given data: log weights (T, K) and means (T, K, k).
 
-    `base_dim` is the number of uniforms behind a draw, and of its latent coordinates. `draws`
-    (T, N, base_dim + 3) for data (T, n_y) and uniforms (T or 1, N, base_dim) are rows of latent
-    coordinates, log prior − log of the sampled law, log q − log of the sampled law, and log q; with
-    `center` (T, base_dim) most of them are near it, at scales of all sizes. `at` (T, 3) has the
-    first and the last of the logs at one θ for each row of data, and log p(y) up to a map of y.
-    `log_prior_mean` is the mean of the log prior, under the prior and over posteriors.
+    Draws come from a wider law s, whose components have the weights `mixing`. With a `center`
+    (T, k), most of them are near it, at scales of all sizes.
+    """
+
+    proposal: NormalProposal
+    log_evidence: Array
+    weights: Array
+    means: Array
+    mixing: Array
+
+    def draws(self, uniform: Array, center: Array | None = None) -> Array:
+        """Draws (T, N, k) of s from uniforms (T or 1, N, k)."""
+        z = self._drawn(self.mixing, uniform, PRIOR_SHARE, STRETCH)
+        if center is not None:
+            near = np.arange(z.shape[1])[int((1.0 - _NEAR) * z.shape[1]) :]
+            scale = _SCALES[near % len(_SCALES), None]
+            z[:, near] = center[:, None] + scale * ndtri(uniform[:, near])
+        return z
+
+    def logs(self, z: Array, center: Array | None = None) -> tuple[Array, Array, Array]:
+        """Log densities (T, N) of the prior, of q and of s at z (T, N, k).
+
+        With the prior as proposal they are relative to it.
+        """
+        fit, log_prior = self.proposal, log_normal(z)
+        log_q = log_s = log_prior
+        if fit.components:
+            (_, inverse, logs), parameters = fit.factors, fit.parameters
+            at, slope = z, np.zeros(())
+            if parameters is not None:
+                at, slope = parameters.at(z), parameters.log_slope(z)
+            plain, wide = [], []
+            for c in range(fit.components):
+                square = (((at - self.means[:, None, c]) @ inverse[c].T) ** 2).sum(axis=-1)
+                constant = slope - logs[c] - 0.5 * fit.base_dim * LOG_2PI
+                plain.append(constant - 0.5 * square + self.weights[:, None, c])
+                constant = constant - fit.base_dim * math.log(STRETCH)
+                wide.append(constant - 0.5 * square / STRETCH**2 + self.mixing[:, None, c])
+            log_q = with_share(fit.share, np.logaddexp.reduce(plain), log_prior)
+            log_s = with_share(PRIOR_SHARE, np.logaddexp.reduce(wide), log_prior)
+        if center is not None:
+            away, k = z - center[:, None], z.shape[-1]
+            parts = [log_normal(away / scale, k * math.log(scale)) for scale in _SCALES]
+            around = np.logaddexp.reduce(parts) - math.log(len(_SCALES))
+            log_s = with_share(_NEAR, log_s, around)
+        known = 0.0 if fit.components else log_prior
+        return log_prior - known, log_q - known, log_s - known
+
+    def expected(self, h: Callable[[Array], Array], uniform: Array) -> Array:
+        """Means (T, k) of h(θ) under the mixture, by draws without likelihoods."""
+        return np.asarray(h(self._drawn(self.weights, uniform, 0.0, 1.0)).mean(axis=1))
+
+    def log_gain(self, latent: Array, kept: tuple[int, ...]) -> Array:
+        """log q(θ | y) − log p(θ), (T,), of some of the parameters."""
+        fit, columns = self.proposal, list(kept)
+        factor = fit.factors[0][:, columns]
+        _, inverse, logs = lower_factors(factor @ np.swapaxes(factor, 1, 2))
+        at, slope = latent[:, columns], np.zeros(())
+        if fit.parameters is not None:
+            own = tuple(fit.parameters.own[i] for i in kept)
+            some = Parameters(fit.parameters.law, own)
+            at, slope = some.at(at), some.log_slope(at)
+        white = np.einsum("kij,tkj->tki", inverse, at[:, None] - self.means[:, :, columns])
+        log_q = logsumexp(log_normal(white, logs) + self.weights, axis=-1) + slope
+        log_prior = log_normal(latent[:, columns])
+        return with_share(fit.share, log_q, log_prior) - log_prior
+
+    def _drawn(self, weights: Array, uniform: Array, share: float, stretch: float) -> Array:
+        """Draws (T, N, k): the first uniform chooses a component and drives the first normal."""
+        fit, rows = self.proposal, len(weights)
+        u = np.broadcast_to(uniform, (rows, *uniform.shape[1:]))
+        if not fit.components:
+            return np.asarray(ndtri(u))
+        mass = np.concatenate([np.full((rows, 1), share), (1.0 - share) * np.exp(weights)], axis=1)
+        edges = np.cumsum(mass, axis=1)
+        edges /= edges[:, -1:]
+        chosen = (u[..., 0, None] > edges[:, None, :-1]).sum(axis=-1)
+        low = np.concatenate([np.zeros((rows, 1)), edges[:, :-1]], axis=1)
+        below = np.take_along_axis(low, chosen, axis=1)
+        width = np.take_along_axis(edges, chosen, axis=1) - below
+        first = np.clip((u[..., 0] - below) / np.maximum(width, 1e-300), 1e-12, 1.0 - 1e-12)
+        s = ndtri(np.concatenate([first[..., None], u[..., 1:]], axis=-1))
+        factors = np.concatenate([np.eye(fit.base_dim)[None], stretch * fit.factors[0]])
+        centers = np.concatenate([np.zeros((rows, 1, fit.base_dim)), self.means], axis=1)
+        centers = np.take_along_axis(centers, chosen[..., None], axis=1)
+        drawn = np.einsum("tnij,tnj->tni", factors[chosen], s) + centers
+        if fit.parameters is None:
+            return np.asarray(drawn)
+        return np.where(chosen[..., None] == 0, s, fit.parameters.normals(drawn))
+
+
+@dataclass(frozen=True, eq=False)
+class SamplePosterior:
+    """Probabilities (T, n) of weighted samples at given data, and of draws of a wider law s.
+
+    A draw is the number of a sample, and log q is relative to the prior.
+    """
+
+    proposal: SampleProposal
+    log_evidence: Array
+    log_q: Array
+    chance: Array
+
+    def draws(self, uniform: Array, center: Array | None = None) -> Array:
+        u = np.broadcast_to(uniform[..., 0], (len(self.chance), uniform.shape[1]))
+        edges = np.cumsum(self._chance(center), axis=1)
+        pairs = zip(edges / edges[:, -1:], u, strict=True)
+        index = [np.searchsorted(edge[:-1], levels) for edge, levels in pairs]
+        return np.stack(index)[..., None].astype(float)
+
+    def logs(self, z: Array, center: Array | None = None) -> tuple[Array, Array, Array]:
+        index = z[..., 0].astype(int)
+        log_prior = np.log(self.proposal.prior.weights)[index]
+        log_q = np.take_along_axis(self.log_q, index, axis=1) - log_prior
+        log_s = np.log(np.take_along_axis(self._chance(center), index, axis=1)) - log_prior
+        return np.zeros_like(log_q), log_q, log_s
+
+    def expected(self, h: Callable[[Array], Array], uniform: Array) -> Array:
+        fit = self.proposal
+        values = h(np.arange(float(len(fit.prior.samples)))[:, None])
+        return (np.exp(self.log_q) - fit.share * fit.prior.weights) @ values / (1.0 - fit.share)
+
+    def _chance(self, center: Array | None) -> Array:
+        """Probabilities of draws; most of them near samples given, in their order."""
+        if center is None:
+            return self.chance
+        n = self.chance.shape[1]
+        apart, total = np.abs(np.arange(n) - center), np.zeros((len(center), n))
+        for octave in range(n.bit_length()):
+            near = apart <= 2**octave
+            total += near / near.sum(axis=1, keepdims=True)
+        return np.asarray((1.0 - _NEAR) * self.chance + _NEAR * total / n.bit_length())
+
+
+Posterior = NormalPosterior | SamplePosterior
+"""q(θ | y) at given data, and the wider law that draws come from."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Conditioned:
+    """A mixture of residuals of latent parameters and of data, to be conditioned on data.
+
+    `base_dim` is the number of uniforms behind a draw, and of its latent coordinates.
     """
 
     summary: Summary
@@ -342,27 +463,21 @@ class _Conditioned:
     def components(self) -> int:
         return self.mixture.size
 
-    @property
-    def n_latent(self) -> int:
-        return int(self.conditional.law.means.shape[1])
-
     def mixing(self, y: Array) -> Array:
         """Log weights (T, K) of components."""
-        return self._parts(y)[0]
+        return self.conditional.at(self.summary.at(y)[1])[0]
 
-    def _parts(self, y: Array) -> tuple[Array, Array, Array]:
+    def parts(self, y: Array) -> tuple[Array, Array, Array]:
         """Log weights (T, K) and means (T, K, k) of components, log p(y) (T,) up to a map of y."""
         predicted, given = self.summary.at(y)
         weights, means, log_evidence = self.conditional.at(given)
         return weights, predicted[:, None] + means * self.summary.spread, log_evidence
 
     @cached_property
-    def _factors(self) -> tuple[Array, Array, Array]:
+    def factors(self) -> tuple[Array, Array, Array]:
         """Lower factors (K, k, k) of the components, their inverses and log determinants."""
-        factor = np.linalg.cholesky(self.conditional.law.covariances)
-        factor = np.asarray(self.summary.spread[:, None] * factor, dtype=np.float64)
-        logs = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
-        return np.asarray(factor), np.asarray(np.linalg.inv(factor)), np.asarray(logs)
+        spread = np.outer(self.summary.spread, self.summary.spread)
+        return lower_factors(spread * self.conditional.law.covariances)
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,140 +488,27 @@ class NormalProposal(_Conditioned):
 
     @property
     def base_dim(self) -> int:
-        return self.n_latent
+        return int(self.conditional.law.means.shape[1])
 
-    @property
-    def log_prior_mean(self) -> float:
-        return -0.5 * self.n_latent * (1.0 + LOG_2PI)
-
-    def draws(self, y: Array, uniform: Array, mixing: Array, center: Array | None = None) -> Array:
-        weights, means, _ = self._parts(y)
-        z = self._drawn(mixing, means, uniform)
-        if center is not None:
-            near = np.arange(z.shape[1])[int((1.0 - _NEAR) * z.shape[1]) :]
-            scale = _SCALES[near % len(_SCALES)]
-            z[:, near] = center[:, None] + scale[:, None] * ndtri(uniform[:, near])
-        log_prior, log_q, sampled = self._sampled(z, weights, means, mixing)
-        if center is not None:
-            sampled = log_near(z, center, sampled)
-        columns = [log_prior - sampled, log_q - sampled, log_q]
-        return np.concatenate([z, np.stack(columns, axis=-1)], axis=-1)
-
-    def at(self, latent: Array, y: Array, mixing: Array) -> Array:
-        weights, means, log_evidence = self._parts(y)
-        log_prior, log_q, sampled = self._sampled(latent[:, None], weights, means, mixing)
-        return np.concatenate([log_prior - sampled, log_q, log_evidence[:, None]], axis=1)
-
-    def expected(self, h: Callable[[Array], Array], y: Array, uniform: Array) -> Array:
-        """Means (T, k) of h(θ) under the mixture given y, by draws without likelihoods."""
-        weights, means, _ = self._parts(y)
-        return np.asarray(h(self._drawn(weights, means, uniform, 0.0, 1.0)).mean(axis=1))
-
-    def log_marginal(self, latent: Array, y: Array, kept: tuple[int, ...]) -> Array:
-        """log q (T,) of some of the parameters."""
-        weights, means, _ = self._parts(y)
-        factor = self._factors[0][:, kept]
-        law = Mixture(weights[0], means[0, :, kept], factor @ np.swapaxes(factor, 1, 2))
-        inverse, logs = law.inverse
-        at, slope = latent[:, kept], np.zeros(())
-        if self.parameters is not None:
-            own = tuple(self.parameters.own[i] for i in kept)
-            some = Parameters(self.parameters.law, own)
-            at, slope = some.at(at), some.log_slope(at)
-        white = whitened(inverse, at[:, None] - means[:, :, kept])
-        log_q = np.asarray(logsumexp(log_normal(white, logs) + weights, axis=-1)) + slope
-        return with_share(self.share, log_q, log_normal(latent[:, kept]))
-
-    def _drawn(
-        self,
-        weights: Array,
-        means: Array,
-        uniform: Array,
-        share: float = PRIOR_SHARE,
-        stretch: float = STRETCH,
-    ) -> Array:
-        """Draws (T, N, k): the first uniform chooses a component and drives the first normal."""
-        rows, k = len(weights), self.n_latent
-        u = np.broadcast_to(uniform, (rows, *uniform.shape[1:]))
-        mass = np.concatenate([np.full((rows, 1), share), (1.0 - share) * np.exp(weights)], axis=1)
-        edges = np.cumsum(mass, axis=1)
-        edges /= edges[:, -1:]
-        chosen = (u[..., 0, None] > edges[:, None, :-1]).sum(axis=-1)
-        low = np.concatenate([np.zeros((rows, 1)), edges[:, :-1]], axis=1)
-        below = np.take_along_axis(low, chosen, axis=1)
-        width = np.take_along_axis(edges, chosen, axis=1) - below
-        first = np.clip((u[..., 0] - below) / np.maximum(width, 1e-300), 1e-12, 1.0 - 1e-12)
-        s = ndtri(np.concatenate([first[..., None], u[..., 1:]], axis=-1))
-        factors = np.concatenate([np.eye(k)[None], stretch * self._factors[0]])
-        centers = np.concatenate([np.zeros((rows, 1, k)), means], axis=1)
-        centers = np.take_along_axis(centers, chosen[..., None], axis=1)
-        drawn = np.asarray(whitened(factors[chosen], s) + centers)
-        if self.parameters is None:
-            return drawn
-        return np.where(chosen[..., None] == 0, s, self.parameters.normals(drawn))
-
-    def _sampled(
-        self, z: Array, weights: Array, means: Array, mixing: Array
-    ) -> tuple[Array, Array, Array]:
-        """Log densities (T, N) of the prior, of q, and of the law of draws.
-
-        One component at a time; that of a stretched one has the same square.
-        """
-        _, inverse, logs = self._factors
-        plain, wide = [], []
-        at, slope = z, np.zeros(())
-        if self.parameters is not None:
-            at, slope = self.parameters.at(z), self.parameters.log_slope(z)
-        for c in range(self.components):
-            white = whitened(inverse[c], at - means[:, None, c])
-            square = -0.5 * np.einsum("...i,...i->...", white, white)
-            constant = -logs[c] - 0.5 * self.n_latent * LOG_2PI
-            plain.append(square + constant + weights[:, None, c])
-            constant -= self.n_latent * math.log(STRETCH)
-            wide.append(square / STRETCH**2 + constant + mixing[:, None, c])
-        log_q, stretched = (np.asarray(logsumexp(x, axis=0)) + slope for x in (plain, wide))
-        log_prior = log_normal(z)
-        sampled = with_share(PRIOR_SHARE, stretched, log_prior)
-        return log_prior, with_share(self.share, log_q, log_prior), sampled
+    def given(self, y: Array, mixing: Array | None = None) -> Posterior:
+        """The proposal at data (T, n_y); draws may come from other weights of components."""
+        weights, means, log_evidence = self.parts(y)
+        mixing = weights if mixing is None else mixing
+        return NormalPosterior(self, log_evidence, weights, means, mixing)
 
 
 @dataclass(frozen=True, eq=False)
-class PriorProposal:
-    """The prior as proposal, for cheap likelihoods and posteriors with many modes.
+class PriorProposal(NormalProposal):
+    """The prior as proposal, for cheap likelihoods and posteriors with many modes."""
 
-    Logs are relative to the prior, so that the simulated term is zero.
-    """
-
-    base_dim: int
-    log_prior_mean: ClassVar[float] = 0.0
     components: ClassVar[int] = 0
-    share: ClassVar[float] = 0.0
 
     def mixing(self, y: Array) -> Array:
         return np.zeros((len(y), 0))
 
-    def draws(self, y: Array, uniform: Array, mixing: Array, center: Array | None = None) -> Array:
-        z = ndtri(np.broadcast_to(uniform, (len(y), *uniform.shape[1:])))
-        logs = np.zeros((*z.shape[:-1], 3))
-        if center is not None:
-            near = np.arange(z.shape[1])[int((1.0 - _NEAR) * z.shape[1]) :]
-            z[:, near] = center[:, None] + _SCALES[near % len(_SCALES), None] * z[:, near]
-            logs[..., :2] -= (log_near(z, center, log_normal(z)) - log_normal(z))[..., None]
-        return np.concatenate([z, logs], axis=-1)
-
-    def at(self, latent: Array, y: Array, mixing: Array) -> Array:
-        return np.zeros((len(y), 3))
-
-    def expected(self, h: Callable[[Array], Array], y: Array, uniform: Array) -> Array:
-        return np.repeat(h(ndtri(uniform)).mean(axis=1), len(y), axis=0)
-
-
-def log_near(z: Array, center: Array, sampled: Array) -> Array:
-    """Log density of draws of which a share is near a center, at scales of all sizes."""
-    away, k = z - center[:, None], z.shape[-1]
-    parts = [log_normal(away / scale, k * math.log(scale)) for scale in _SCALES]
-    around = np.asarray(logsumexp(parts, axis=0)) - math.log(len(_SCALES))
-    return with_share(_NEAR, sampled, around)
+    def given(self, y: Array, mixing: Array | None = None) -> Posterior:
+        empty = self.mixing(y)
+        return NormalPosterior(self, np.zeros(len(y)), empty, empty, empty)
 
 
 @lru_cache(maxsize=4)
@@ -528,87 +530,36 @@ class SampleProposal(_Conditioned):
     """Proposal for a prior of weighted samples: their probabilities given data.
 
     They are proportional to weight × q(θ | y) / p̂(θ), with a mixture p̂ of the samples themselves.
-    The latent coordinate is the number of a sample, and log q is relative to the prior.
     """
 
     prior: Empirical
-    log_prior_mean: ClassVar[float] = 0.0
+    base_dim: ClassVar[int] = 1
 
-    @property
-    def base_dim(self) -> int:
-        return 1
-
-    def draws(self, y: Array, uniform: Array, mixing: Array, center: Array | None = None) -> Array:
-        u, parts = np.broadcast_to(uniform[..., 0], (len(y), uniform.shape[1])), []
-        for i in range(0, len(y), _ROWS):
-            log_q, chance = self._sampled(y[i : i + _ROWS])
-            if center is not None:
-                near = self._around(center[i : i + _ROWS])
-                chance = (1.0 - _NEAR) * chance + _NEAR * near
-            edges = np.cumsum(chance, axis=1)
-            pairs = zip(edges / edges[:, -1:], u[i : i + _ROWS], strict=True)
-            index = np.stack([np.searchsorted(e[:-1], levels) for e, levels in pairs])
-            logs = self._logs(index, log_q, chance)
-            parts.append(np.stack([index.astype(float), *logs], axis=-1))
-        return np.concatenate(parts)
-
-    def at(self, latent: Array, y: Array, mixing: Array) -> Array:
-        parts = []
-        for i in range(0, len(y), _ROWS):
-            log_q, chance = self._sampled(y[i : i + _ROWS])
-            logs = self._logs(latent[i : i + _ROWS].astype(int), log_q, chance)
-            evidence = self._parts(y[i : i + _ROWS])[2][:, None]
-            parts.append(np.concatenate([logs[0], logs[2], evidence], axis=1))
-        return np.concatenate(parts)
-
-    def expected(self, h: Callable[[Array], Array], y: Array, uniform: Array) -> Array:
-        values = h(np.arange(float(len(self.prior.samples)))[:, None])
-        parts = [y[i : i + _ROWS] for i in range(0, len(y), _ROWS)]
-        chance = np.concatenate([np.exp(self._sampled(part)[0]) for part in parts])
-        return (chance - self.share * self.prior.weights) @ values / (1.0 - self.share)
-
-    def _logs(self, index: Any, log_q: Array, chance: Array) -> tuple[Array, Array, Array]:
-        log_q, chance = (np.take_along_axis(a, index, axis=1) for a in (log_q, chance))
-        log_s, log_prior = np.log(chance), np.log(self.prior.weights)[index]
-        return log_prior - log_s, log_q - log_s, log_q - log_prior
-
-    def _sampled(self, y: Array) -> tuple[Array, Array]:
-        """log q (T, n) of all samples, and their probabilities among draws."""
-        weights, means, _ = self._parts(y)
-        _, inverse, logs = self._factors
+    def given(self, y: Array, mixing: Array | None = None) -> Posterior:
+        weights, means, log_evidence = self.parts(y)
+        _, inverse, logs = self.factors
         density = np.full((len(y), len(self.prior.samples)), 1e-300)
         for c, white in enumerate(self._white):
             # Given the data, few of the components count.
             rows = np.flatnonzero(weights[:, c] > _IDLE)
-            center = whitened(inverse[c], means[rows, c])
             square = np.zeros((len(rows), len(white)))
-            for i in range(center.shape[1]):
-                square += (center[:, i, None] - white[:, i]) ** 2
+            for i, center in enumerate((means[rows, c] @ inverse[c].T).T):
+                square += (center[:, None] - white[:, i]) ** 2
             density[rows] += np.exp((weights[rows, c] - logs[c])[:, None] - 0.5 * square)
         log_weights = np.log(self.prior.weights)
         density *= np.exp(log_weights - _density(self.prior))
         density /= density.sum(axis=1, keepdims=True)
         log_q = with_share(self.share, np.log(density), log_weights)
-        return log_q, (1.0 - PRIOR_SHARE) * np.exp(log_q) + PRIOR_SHARE * self.prior.weights
+        chance = (1.0 - PRIOR_SHARE) * np.exp(log_q) + PRIOR_SHARE * self.prior.weights
+        return SamplePosterior(self, log_evidence, log_q, chance)
 
     @cached_property
     def _white(self) -> Array:
         """Samples (K, n, p) in the units of each component."""
-        return np.asarray(np.einsum("kij,nj->kni", self._factors[1], self.prior.samples))
-
-    def _around(self, center: Array) -> Array:
-        """Probabilities (T, n) of samples near given ones, in their order, at all scales."""
-        n = len(self.prior.samples)
-        apart, total = np.abs(np.arange(n) - center), np.zeros((len(center), n))
-        for octave in range(n.bit_length()):
-            near = apart <= 2**octave
-            total += near / near.sum(axis=1, keepdims=True)
-        return total / n.bit_length()
+        return np.asarray(np.einsum("kij,nj->kni", self.factors[1], self.prior.samples))
 
 
-Fit = NormalProposal | SampleProposal
-Proposal = NormalProposal | SampleProposal | PriorProposal
-"""q(θ | y): draws with their log weights, and densities."""
+Proposal = NormalProposal | SampleProposal
 
 
 def with_share(share: float, log_q: Array, log_prior: Array) -> Array:
@@ -640,7 +591,7 @@ def fit_proposal(
     priors: list[Empirical | Parameters | None] = [law if isinstance(law, Empirical) else None]
     if not isinstance(law, Empirical) and (heavy := Parameters.heavy(law, own)) is not None:
         priors.append(heavy)
-    found: Fit | None = None
+    found: Proposal | None = None
     for prior in priors:
         first = _fitted(latent, y, None, prior, "location")
         others: tuple[Coordinate, ...] = ("scores", "arcsinh") if first.summary.scores else ()
@@ -663,9 +614,9 @@ def _grown(
     n: int,
     most: int,
     prior: Empirical | Parameters | None,
-    start: Fit,
+    start: Proposal,
     room: Callable[[float], bool],
-) -> tuple[Fit, int]:
+) -> tuple[Proposal, int]:
     best, tried, kind, seconds = start, 1, start.summary.coordinate, 0.0
     while 2 * tried <= _MOST_COMPONENTS and room(_SLOWER * seconds):
         begin = clock.now()
@@ -692,7 +643,7 @@ def _fitted(
     start: Mixture | None,
     prior: Empirical | Parameters | None,
     coordinate: Coordinate,
-) -> Fit:
+) -> Proposal:
     n, z, slope = 3 * len(y) // 4, latent, np.zeros(())
     if isinstance(prior, Parameters):
         latent, slope = prior.at(z), prior.log_slope(z[n:])
@@ -701,8 +652,8 @@ def _fitted(
     x = np.concatenate([(latent - predicted) / summary.spread, given], axis=1)
     mixture = one_normal(x[:n]) if start is None else start.fitted(x[:n])
     conditional = Conditional.of(mixture, latent.shape[1])
-    joint = logsumexp(mixture.log_parts_fast(x[n:]), axis=1)
-    given = logsumexp(conditional.given.log_parts_fast(x[n:, latent.shape[1] :]), axis=1)
+    joint = logsumexp(mixture.log_parts(x[n:]), axis=1)
+    given = logsumexp(conditional.given.log_parts(x[n:, latent.shape[1] :]), axis=1)
     log_q = joint - given - np.log(summary.spread).sum() + slope
     if isinstance(prior, Empirical):
         parts = summary, conditional, mixture, _SHARES[1], float(log_q.mean())

@@ -24,3 +24,5 @@ from nestquad.evaluate._tangents import TangentG as TangentG
 from nestquad.evaluate._tangents import Tangents as Tangents
 from nestquad.evaluate._task import InnerRule as InnerRule
 from nestquad.evaluate._task import chunks as chunks
+from nestquad.evaluate._task import opened as opened
+from nestquad.evaluate._task import packed as packed

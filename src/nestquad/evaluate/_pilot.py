@@ -154,7 +154,8 @@ class Pilot:
             raise NumericalError(
                 f"Differences of g at steps of {steps[best]:g} and {steps[best + 1]:g} of the "
                 f"parameters differ by {gaps[best]:.0%} of their size, and at other steps by more: "
-                "g is random, or too rough in the parameters. Fix its noise, or give gradient=."
+                "g is random, or too rough in the parameters, or they change it by less than its "
+                "rounding. Fix its noise, change the unit of a parameter, or give gradient=."
             )
         return float(np.sqrt(steps[best] * steps[best + 1])), gaps[best]
 
@@ -174,8 +175,9 @@ class Pilot:
             return self.tangents.scale
         for k in np.flatnonzero(scale < own.small):
             for factor in 100.0 ** np.arange(0.0, 1.0 - np.log10(scale[k]) / 2.0):
-                there = self._response(own.steps[0] * factor * eye[k], rows)
-                if there is None:
+                step = own.steps[0] * factor * eye[k]
+                there = self._response(step, rows)
+                if there is None or self._response(-step, rows) is None:
                     break
                 change = np.abs(there - here) > own.resolved * np.abs(here).max(axis=0)
                 if change.any():

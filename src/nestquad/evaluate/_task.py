@@ -286,7 +286,7 @@ class Done:
 def run_task(task: Task | Parcel, span: Span) -> Done:
     """Evaluate a span."""
     if isinstance(task, Parcel):
-        task = Task(*_opened(task.payload))
+        task = Task(*opened(task.payload))
     keep_freed_memory()
     started = clock.now()
     g = CountedG(task.problem)
@@ -310,7 +310,7 @@ class Parcel:
 
 
 @functools.lru_cache(maxsize=8)
-def _opened(payload: bytes) -> Any:
+def opened(payload: bytes) -> Any:
     try:
         return pickle.loads(payload)
     except Exception as error:

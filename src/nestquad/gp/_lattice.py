@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -476,7 +476,7 @@ class JointLikelihood:
 
     @classmethod
     def of(cls, process: LatticeProcess) -> JointLikelihood:
-        first, second = np.tril_indices(process.n_shifts, -1)
+        first, second = _below(process.n_shifts)
         apart = process.shifts[first] - process.shifts[second]
         apart = np.concatenate([np.zeros((1, apart.shape[1])), apart]).T
         steps = process.steps[:, None, :] + apart[:, :, None]
@@ -506,7 +506,7 @@ class JointLikelihood:
         logarithms = -2.0 * np.log(np.einsum("rrf->rf", root).real) @ count
         value = 0.5 * (freedom * np.log(square / freedom) + float(logarithms.sum()))
         # Derivatives by the blocks, then by the kernel at each step.
-        rows, columns = np.tril_indices(n, -1)
+        rows, columns = _below(n)
         factor = freedom / square / size
         trace = (np.einsum("rrf->rf", inverse).real - factor * np.abs(dual) ** 2).sum(axis=0)
         weight = inverse[columns, rows] - factor * dual[columns] * dual[rows].conj()
@@ -539,11 +539,17 @@ def refine_kernel(process: LatticeProcess) -> tuple[PeriodicKernel, float]:
     return PeriodicKernel(kernel.order, scales, nugget), value
 
 
+@cache
+def _below(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows and columns below the diagonal of a matrix (n, n)."""
+    return np.tril_indices(n, -1)
+
+
 def _cholesky(transforms: NDArray[Any], n: int) -> NDArray[Any] | None:
     """Cholesky factors (R, R, F) of all modes of `_hermitian`; None if one is not positive."""
     lower = np.zeros((n, n, transforms.shape[1]), dtype=complex)
     lower[np.arange(n), np.arange(n)] = transforms[0].real
-    lower[np.tril_indices(n, -1)] = transforms[1:]
+    lower[_below(n)] = transforms[1:]
     for j in range(n):
         lower[j:, j] -= np.einsum("ikf,kf->if", lower[j:, :j], lower[j, :j].conj())
         pivot = lower[j, j].real
@@ -565,7 +571,7 @@ def _triangular_inverse(lower: NDArray[Any]) -> NDArray[Any]:
 def _hermitian(transforms: NDArray[Any], n: int) -> NDArray[Any]:
     """Blocks (F, R, R) from transforms (1 + R (R − 1)/2, F) of the diagonal and the lower part."""
     blocks = np.empty((transforms.shape[1], n, n), dtype=complex)
-    first, second = np.tril_indices(n, -1)
+    first, second = _below(n)
     blocks[:, np.arange(n), np.arange(n)] = transforms[0].real[:, None]
     blocks[:, first, second] = transforms[1:].T
     blocks[:, second, first] = transforms[1:].T.conj()

@@ -141,25 +141,30 @@ class Candidate:
         return float(np.max(np.abs(np.asarray(mine) - theirs)))
 
     @property
-    def rate(self) -> float:
-        """Power of n at which the half-width falls.
+    def observed_rate(self) -> float | None:
+        """Power of n at which the half-width fell since a turn with a quarter of the evaluations.
 
-        It is observed since a turn with a quarter of the evaluations, of a plain rule with a
-        sixteenth, since its half-widths scatter, within limits. Before there is one, it is .6: on
-        twelve even problems half-widths fell like n^-.6 in the median, those of a plain rule like
-        n^-.5.
+        Of a plain rule since one with a sixteenth, as its half-widths scatter; None if there is no
+        such turn.
         """
-        plain = self.method.plain
-        before = [
-            (n, half)
-            for n, half in self.past
-            if (16 if plain else 4) * n <= self.n and 0 < half < np.inf
-        ]
-        if before and 0 < self.half_width < np.inf:
-            n, half = before[-1]
-            observed = np.log(half / self.half_width) / np.log(self.n / n)
+        few = self.n / (16 if self.method.plain else 4)
+        before = [(n, half) for n, half in self.past if n <= few and 0 < half < np.inf]
+        if not before or not 0 < self.half_width < np.inf:
+            return None
+        n, half = before[-1]
+        return float(np.log(half / self.half_width) / np.log(self.n / n))
+
+    @property
+    def rate(self) -> float:
+        """Power of n at which the half-width is expected to fall, within limits.
+
+        The observed one; before there is one, a model's is that of its posterior between all groups
+        and all but one.
+        """
+        if (observed := self.observed_rate) is not None:
             return float(np.clip(observed, 0.4, 1.0))
-        return 0.6
+        state = None if self.turn is None else self.turn.state
+        return float(np.clip(state.rate, 0.5, 1.0)) if isinstance(state, Learned) else 0.5
 
     def promise(self, new: float) -> float:
         """Half-width to expect after more evaluations."""

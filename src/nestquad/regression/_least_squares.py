@@ -202,6 +202,7 @@ class LeastSquares:
         table.fill(terms, block)
         block *= self.root
         basis = larger._basis[:old]
+        tick()
         cross = block @ basis.T
         np.matmul(cross, basis, out=rest)
         np.subtract(block, rest, out=rest)
@@ -219,6 +220,7 @@ class LeastSquares:
             raise NumericalError(
                 f"{new} polynomials cannot be told apart by {self.root.size} points"
             )
+        tick()
         # In place: transposed, rows are contiguous to BLAS.
         blas.dtrsm(1.0, corner, rest.T, side=1, lower=1, trans_a=1, overwrite_b=1)
         products = rest @ self.residuals

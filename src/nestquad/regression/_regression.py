@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from scipy.linalg import cholesky
 
+from nestquad import limits
 from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
@@ -220,8 +221,9 @@ def _terms(
 ) -> list[Term]:
     room = _room(values.size)
     if degree is None:
-        seen = table if control_variates else table.leading(n_theta)
-        return list(grow_polynomial(values, seen, max_terms=room)[-1].terms)
+        few = min(values.size, limits.CHOICE_POINTS)
+        seen = (table if control_variates else table.leading(n_theta)).first(few)
+        return list(grow_polynomial(values[:few], seen, max_terms=room)[-1].terms)
     terms = total_degree_terms(n_theta, degree)
     for total in range(degree, 0, -1) if control_variates else ():
         if len(terms) + comb(table.dim + total, total) - comb(n_theta + total, total) <= room:

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import betaincinv, gammaincinv, ndtr, ndtri
 
 from nestquad._typing import Array, Indices
+from nestquad.accuracy import replicate_errors
 from nestquad.functionals import WeightedSample
 from nestquad.methods.learned import Evidence, Pairs, draw_bias, draw_variances
 from nestquad.risk._targets import Targets
@@ -316,11 +317,15 @@ class LawOfJ:
         """Weights (1 + K, R) of replicates of dense θ, and (1 + K, m) of pairs.
 
         The first rows are for the central law, the others of a Bayesian bootstrap (Rubin 1981, The
-        Bayesian bootstrap).
+        Bayesian bootstrap). Replicates are few: their Dirichlet weights vary so that a mean has the
+        variance of `replicate_errors`, Student's.
         """
-        rng, n = np.random.default_rng(2), len(self.b)
-        sizes = len(self.mass), 0 if self.scatter is None else len(self.scatter.r)
-        found = [rng.standard_exponential((n, size)) for size in sizes]
+        rng, n, size = np.random.default_rng(2), len(self.b), len(self.mass)
+        # Weights of shape a have the variance (R − 1) / (R² (R a + 1)).
+        variance = size**2 * (replicate_errors(np.eye(size)[:1]) ** 2).sum() if size > 1 else 1.0
+        shape = max((size - 1.0) / variance - 1.0, 0.1) / size
+        pairs = 0 if self.scatter is None else len(self.scatter.r)
+        found = [rng.standard_gamma(shape, (n, size)), rng.standard_exponential((n, pairs))]
         for each in found:
             each[0] = 1.0
         return found[0] / found[0].sum(axis=1, keepdims=True), found[1]

@@ -264,6 +264,7 @@ def validate(
             np.array([alone.variance]),
             np.random.default_rng(3),
             np.abs(model.own.mean(draws.uniform) - predicted)[:, 0],
+            model.n_met,
         )
     return ValidationReport(
         problem.label,

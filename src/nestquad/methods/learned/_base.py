@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+import nestquad.methods.learned._posterior as _posterior
 from nestquad import limits
 from nestquad._typing import Array
 from nestquad.accuracy import finite_average, order_near, size_of
@@ -20,7 +21,6 @@ from nestquad.methods._events import (
     unseen_errors,
 )
 from nestquad.methods._method import Goal, Method, Turn, require_transports
-from nestquad.methods.learned import _posterior
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._evidence import Check, LearnedDesign, check_grid
 from nestquad.methods.learned._model import ModelOfJ

@@ -10,9 +10,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from nestquad import limits
+from nestquad._checks import whole
 from nestquad._typing import Array
 from nestquad.accuracy import propagated
-from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError, call_f, outer_points
 from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned._base import Fit, Learned, LearnedMethod
@@ -41,13 +41,8 @@ class CKQ(LearnedMethod[SurrogateModel]):
     ----------
     n_outer, n_inner
         T and N; where None, both grow where the error is predicted to fall most.
-    inflation
-        How far the design stretches the normal scores of θ; default 1 + 0.4/√d_θ. Without it the
-        surrogate extrapolates in the tails, and that is where the error then comes from.
     positive
         Model log J (True), J (False), or whichever predicts left-out points better (None).
-    outer_points, inner_points
-        Sequences; ``"auto"`` takes a shifted grid in one dimension and Sobol points beyond.
 
     Examples
     --------
@@ -65,20 +60,13 @@ class CKQ(LearnedMethod[SurrogateModel]):
 
     n_outer: int | None = None
     n_inner: int | None = None
-    inflation: float | None = None
     positive: bool | None = None
-    outer_points: str | Sequence = "auto"
-    inner_points: str | Sequence = "auto"
 
     def __post_init__(self) -> None:
         for argument, least in (("n_outer", 6), ("n_inner", 2)):
-            size = getattr(self, argument)
-            if size is not None and (not isinstance(size, int | np.integer) or size < least):
-                raise InputError(argument, repr(size), f"an integer of at least {least}")
-        if self.inflation is not None and not (
-            isinstance(self.inflation, int | float) and 1 <= self.inflation <= 3
-        ):
-            raise InputError("inflation", repr(self.inflation), "a factor from 1 to 3, or None")
+            if (size := getattr(self, argument)) is not None:
+                expected = f"an integer of at least {least}"
+                whole(argument, size, expected, least=least, below=np.inf)
 
     def sized(
         self,
@@ -99,15 +87,16 @@ class CKQ(LearnedMethod[SurrogateModel]):
         # Few enough θ to leave most of a small budget to the inner stage.
         n_outer = self.n_outer or (12 if dim == 1 else 2 ** int(np.ceil(np.log2(2 * dim + 12))))
         n_inner = self.n_inner or max(2, min(8, (goal.budget or 8 * n_outer) // n_outer))
-        inflation = 1.0 + 0.4 / np.sqrt(dim) if self.inflation is None else self.inflation
         grid = Grid(
             n_outer,
             n_inner,
-            _sequence(self.outer_points, dim),
-            _sequence(self.inner_points, inner_dim),
+            _sequence(dim),
+            _sequence(inner_dim),
             32 if inner_dim <= 3 else None,  # kernel weights need few different point sets
             goal.stream,
-            outer_scale=float(inflation),
+            # Without a stretch of the scores of θ the surrogate extrapolates in the tails, and that
+            # is where the error then comes from.
+            outer_scale=1.0 + 0.4 / dim**0.5,
         )
         return Design((grid,))
 
@@ -247,7 +236,6 @@ class _SplitForecast:
         return np.moveaxis(np.stack(slopes, axis=-1), 1, 0)
 
 
-def _sequence(points: str | Sequence, dim: int) -> Sequence:
-    if isinstance(points, str) and points == "auto":
-        return as_sequence("lattice" if dim == 1 else "sobol")
-    return as_sequence(points)
+def _sequence(dim: int) -> Sequence:
+    """A shifted grid in one dimension, Sobol' points beyond."""
+    return as_sequence("lattice" if dim == 1 else "sobol")

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from nestquad._checks import whole
 from nestquad._typing import Array
 from nestquad.accuracy import takes
 from nestquad.distributions import Empirical, Independent, Law, ScipyLaw
@@ -73,13 +74,9 @@ class JointProcess(LearnedMethod[ProcessModel]):
 
     def __post_init__(self) -> None:
         for argument, least in (("n_outer", self.fewest), ("first", self.fewest), ("batch", 1)):
-            number = getattr(self, argument)
-            if number is not None and (
-                not isinstance(number, int | np.integer) or not least <= number <= self.most
-            ):
-                raise InputError(
-                    argument, repr(number), f"an integer from {least} to {self.most}, or None"
-                )
+            if (size := getattr(self, argument)) is not None:
+                expected = f"an integer from {least} to {self.most}, or None"
+                whole(argument, size, expected, least=least, below=self.most + 1)
         if not (isinstance(self.active, int | float) and 0.0 <= self.active <= 1.0):
             raise InputError("active", repr(self.active), "a share from 0 to 1")
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+import nestquad.methods.learned._posterior as _posterior
 from nestquad._scale import require_size
 from nestquad._typing import Array
 from nestquad.accuracy import is_discontinuous
@@ -18,7 +19,6 @@ from nestquad.evaluate import Design, Evaluations
 from nestquad.gp import in_lattice_order
 from nestquad.methods._events import unseen_errors
 from nestquad.methods._method import Goal, Turn
-from nestquad.methods.learned import _posterior
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._base import (
     Answer,

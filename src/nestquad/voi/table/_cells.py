@@ -30,7 +30,7 @@ def is_workbook(name: str, data: bytes) -> bool:
     return data[:2] == b"PK" or name.lower().endswith((".xlsx", ".xlsm", ".xls"))
 
 
-def read_text(name: str, data: bytes) -> Region:
+def read_text(name: str, data: bytes, kind: str = "") -> Region:
     """Table of a text file of any separator, encoding and decimal mark."""
     check_table(name, data)
     lines = [line.strip(" \n") for line in io.StringIO(_decoded(name, data), newline=None)]
@@ -56,9 +56,11 @@ def read_text(name: str, data: bytes) -> Region:
     check_cells(name, width * len(rows))
     if not any(map(any, rows)):
         raise InputError(name, "no rows", "a header line and one line for each draw")
-    # Between commas numbers have points, unless some are in quotes; elsewhere the cells tell.
-    quoted = (x for row in rows for x in row if separator == "," and x and "," in x)
-    decimal = "." if separator == "," and not any(map(is_quantity, quoted)) else ""
+    # Between commas numbers have points, unless some are in quotes; elsewhere the cells tell, and
+    # of costs, which may be 12.485 for 12485.
+    is_clear = separator == "," and kind != "costs"
+    quoted = (x for row in rows for x in row if is_clear and x and "," in x)
+    decimal = "." if is_clear and not any(map(is_quantity, quoted)) else ""
     rows = [row + [None] * (width - len(row)) for row in rows]
     cells = pandas().DataFrame(rows, dtype=object)
     return find_table(cells, np.array(ends), widths, decimal, name)

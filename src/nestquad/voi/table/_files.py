@@ -27,7 +27,7 @@ from nestquad.voi.table._roles import (
     columns_by_kind,
     other_results,
 )
-from nestquad.voi.table._tables import Problem, aligned, clean, numbers_rows
+from nestquad.voi.table._tables import SAME_ROWS, Problem, aligned, clean, numbers_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -271,7 +271,7 @@ def _clean(kind: str, source: Any, problems: list[Problem]) -> pd.DataFrame:
         if isinstance(source, tuple) and is_workbook(*source):
             source = _only_sheet(name, kind, read_sheets(*source))
         elif isinstance(source, tuple):
-            source = read_text(name, source[1])
+            source = read_text(name, source[1], kind)
         return clean(name, source, kind, problems)
     except InputError as error:
         problems.append(Problem(name, error))
@@ -364,7 +364,7 @@ def _joined(regions: Mapping[str, Region]) -> Region:
     used = sorted(used or [largest], key=lambda sheet: sheet != largest)
     if len({regions[sheet].blanks for sheet in used}) > 1:
         given = f"blank rows at different places on the sheets {', '.join(map(repr, used))}"
-        raise InputError("workbook", given, "row i of every table is the same draw")
+        raise InputError("workbook", given, SAME_ROWS)
     columns = [(s, str(c), regions[s].frame[c]) for s in used for c in regions[s].frame.columns]
     joined: dict[str, Any] = {}
     for sheet, name, column in columns:
@@ -372,7 +372,7 @@ def _joined(regions: Mapping[str, Region]) -> Region:
         unequal = not all(column.equals(other) for other in same)
         if unequal and numbers_rows(name, column):
             given = f"other numbers of draws, {name!r}, on the sheets {', '.join(map(repr, used))}"
-            raise InputError("workbook", given, "row i of every table is the same draw")
+            raise InputError("workbook", given, SAME_ROWS)
         joined[f"{sheet} {name}" if unequal else name] = column
     left = [sheet for sheet in regions if sheet not in used]
     notes = [f"sheet {' and '.join(map(repr, used))} used"] if len(regions) > 1 else []
@@ -394,11 +394,11 @@ def _fitting_sheets(kind: str, names: Sequence[str]) -> list[str]:
 
 def _sheets_by_kind(regions: Mapping[str, Region]) -> dict[str, str] | None:
     """Sheet of each kind of table, by names or in their order; None where neither tells."""
-    by_kind: dict[str, str] = {}
+    by_kind, free = dict[str, str](), list(regions)
     for kind in ("costs", "effects", "parameters"):
-        free = [name for name in regions if name not in by_kind.values()]
-        if fits := _fitting_sheets(kind, free):
-            by_kind[kind] = fits[0]
+        for sheet in _fitting_sheets(kind, free):
+            by_kind[kind] = sheet
+            free.remove(sheet)
     lengths = {len(region.frame) for region in regions.values()}
     # A sheet for each option has columns of costs and of effects.
     kinds = [set(map(kind_of_name, region.frame.columns)) for region in regions.values()]

@@ -156,9 +156,8 @@ def _header(cells: pd.DataFrame, filled: Any, numeric: Any) -> tuple[int, int]:
     distinct = [cells.iloc[head].dropna().astype(str).nunique() for head in group]
     header = int(group[int(np.argmax(distinct))])
     # Names in cells that are merged with the line below leave gaps, which that line fills.
-    at_names = np.flatnonzero(filled[header])
-    gaps = ~filled[header] & (np.arange(filled.shape[1]) >= at_names[0])
-    gaps &= np.arange(filled.shape[1]) <= at_names[-1]
+    left = np.maximum.accumulate(filled[header])
+    gaps = ~filled[header] & left & np.maximum.accumulate(filled[header, ::-1])[::-1]
     return next((int(head) for head in group if (filled[head] & gaps).any()), header), int(ends[at])
 
 
@@ -296,6 +295,13 @@ def _summary_rows(frame: pd.DataFrame) -> dict[int, str]:
                 draws, count = draws[:-count], 0
             count += 1
         draws = draws[::step]
+    for name, column in frame.items():
+        if not DRAW_NAMES.fullmatch(str(name)):
+            continue
+        numbers = pandas().to_numeric(column.astype(str), errors="coerce").dropna()
+        if (np.diff(np.sort(numbers)) == 1).all():
+            bare = np.flatnonzero(column.isna()).tolist() if len(numbers) > 1 else []
+            rows = dict.fromkeys(bare, "without a number") | rows
     return dict(sorted(rows.items()))
 
 

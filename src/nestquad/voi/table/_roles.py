@@ -90,10 +90,8 @@ def other_results(roles: Mapping[str, str], given: Mapping[str, str]) -> list[st
 
 def _is_label(column: pd.Series[Any]) -> bool:
     """Whether all cells are one text, no formula or error, or dates."""
-    if column.dtype.kind in "mM":
-        return True
-    if column.dtype.kind in "fiub":
-        return False
+    if column.dtype.kind in "mMfiub":
+        return column.dtype.kind in "mM"
     text = str(column.dropna().iloc[0]) if column.notna().any() else "#"
     is_date = bool(column.astype(str).str.fullmatch(_DATE).all())
     return is_date or (column.nunique() == 1 and text[:1] not in ("#", "="))

@@ -32,6 +32,7 @@ from nestquad.voi.table._numbers import UNCLEAR, is_float, pandas, read_numbers
 if TYPE_CHECKING:
     import pandas as pd
 
+SAME_ROWS = "row i of every table is the same draw"
 # 3.6m and £20k; numbers that stand for a missing value.
 ABBREVIATED = r"[-+−(]*[£$€¥]?[-+−(]?[\d.,]*\d\s?(k|m|mn|mio|bn|thousand|million|billion)\.?\)?"
 CODE = r"-?9{2,6}(\.0)?"
@@ -154,7 +155,7 @@ def check_rows(counts: Mapping[str, int]) -> None:
         raise InputError(
             " and ".join(counts),
             ", ".join(f"{count:,} rows of {name}" for name, count in counts.items()),
-            "the same number of rows in each: row i of every table is the same draw",
+            f"the same number of rows in each: {SAME_ROWS}",
             "Was a header line or the last draw lost, or are the tables from different runs?",
         )
 
@@ -192,12 +193,7 @@ def aligned(
     """
     check_rows({name: len(table) for name, table in tables.items()})
     if len({t.attrs["blanks"] for t in tables.values() if t.attrs["named"] != "column"}) > 1:
-        raise InputError(
-            " and ".join(tables),
-            "blank rows at different places",
-            "the same draws in every table",
-            "If row i of every table is the same draw, delete them.",
-        )
+        raise InputError(" and ".join(tables), "blank rows at different places", SAME_ROWS)
     names = {name: _row_names(table) for name, table in tables.items()}
     # Where no column names rows, a default index is the names 1 … n.
     indexed = [name for name, table in tables.items() if table.attrs["named"] == "index"]
@@ -222,11 +218,11 @@ def aligned(
             continue
         alone = [*labels.difference(target), *target.difference(labels)]
         if alone or not target.is_unique:
-            such = f"names of rows that one of them has and the other has not, such as {alone[:1]}"
+            such = "names of rows that one of them has and the other has not, such as "
             raise InputError(
                 f"{first} and {name}",
-                such if alone else "rows in a different order, and several rows of the same name",
-                "the same draw in row i of every table",
+                f"{such}{alone[0]}" if alone else "rows in other orders, and several of one name",
+                SAME_ROWS,
                 "Are they from different runs? If row i is the same draw, remove the names (an "
                 "index: reset_index).",
             )
@@ -264,9 +260,8 @@ def _apart(x: Array) -> tuple[Indices, Indices]:
     is_code = np.maximum(s[0] - x[nines], x[nines] - s[-1]) > s[-1] - s[0]
     # Nines among the others, more than once where no other number is repeated, are codes, too.
     is_code |= nines.size > 1 and np.unique(s).size == n
-    low, high, gap = s[most], s[-1 - most], np.diff(s)
-    if low == high:
-        return nines[is_code], order[:0]
+    low, high = s[most], s[-1 - most]
+    gap = np.diff(s) * (high > low)
     top = next((k for k in range(n - most, n) if gap[k - 1] > 2 * (s[k - 1] - low)), n)
     bottom = next((k for k in range(most, 0, -1) if gap[k - 1] > 2 * (high - s[k])), 0)
     return nines[is_code], np.concatenate((others[top:], others[:bottom]))
