@@ -42,7 +42,7 @@ rng = np.random.default_rng(0)
 sequence = design.Sequential(experiment, particles=1024, rng=0)
 steps = []
 for number in range(6):
-    place = sequence.next(places, simulations=512)
+    place = sequence.next(places, simulations=700)
     y = signal(SOURCE, place) + NOISE * rng.standard_normal(1)
     sequence.tell(place, y)
     law = sequence.posterior

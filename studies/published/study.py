@@ -145,10 +145,17 @@ def page_text(chosen: Iterable[PublishedProblem], runs: Sequence[Run], command: 
     parts += ["## Summary\n", markdown_table(Table("summary", _SUMMARY, heads, lines))]
     parts += [_section(case, tables[case.name]) for case in shown]
     env = environment()
-    used = {(run.version, run.sources) for run in runs if run.problem in tables}
-    states = " and ".join(f"{version} (sources {sources})" for version, sources in sorted(used))
+    states: dict[str, list[str]] = {}
+    for run in runs:
+        if run.problem in tables:
+            state = states.setdefault(f"{run.version} (sources {run.sources})", [])
+            state += [run.problem] if run.problem not in state else []
+    made = " and ".join(
+        f"{state} for {', '.join(names)}" if len(states) > 1 else state
+        for state, names in states.items()
+    )
     parts.append(
-        f"Made by `{command}` with nestquad {states}, Python "
+        f"Made by `{command}` with nestquad {made}, Python "
         f"{env['python']}, NumPy {env['numpy']}, SciPy {env['scipy']}, {env['cpus']} CPUs, one "
         "thread for each run; every run is a line of `data/published_runs.csv.gz`.\n"
     )

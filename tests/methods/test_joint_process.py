@@ -50,8 +50,8 @@ def test_posterior_of_j_is_that_of_the_dense_process_averaged_over_x(shape, norm
     rng = np.random.default_rng(0)
     u = rng.uniform(0.02, 0.98, (24, 2))
     g = np.exp(0.5 * np.sin(3.0 * u[:, 0] + 2.0 * u[:, 1]))
-    fit = fit_integrated([ScoreKind(shape, normal, logarithm)], u, g, 1)
-    process, p = fit.process, fit.process.gp.parameters
+    process = fit_integrated([ScoreKind(shape, normal, logarithm)], u, g, 1)
+    p = process.gp.parameters
     theta = np.array([[-1.0], [0.2], [1.3]])
     # The process of g, or log g, on θ × nodes, from first principles.
     nodes, weights = gauss(normal[1], 200)
@@ -89,7 +89,7 @@ def test_prior_functions_have_the_covariances_of_g_and_j():
     rng = np.random.default_rng(1)
     u = rng.uniform(0.1, 0.9, (16, 3))
     kind = ScoreKind("gaussian", (True, True, False))
-    process = fit_integrated([kind], u, np.sin(4.0 * u).sum(axis=1), 1).process
+    process = fit_integrated([kind], u, np.sin(4.0 * u).sum(axis=1), 1)
     theta = np.array([[-0.5], [0.7]])
     draws = [process.prior_functions(theta, 1, 4096, rng) for _ in range(600)]
     g, j = (np.concatenate(part, axis=1) for part in zip(*draws, strict=True))

@@ -8,7 +8,6 @@ from nestquad.gp._dense import Shape as Shape
 from nestquad.gp._dense import fit_gp as fit_gp
 from nestquad.gp._dense import trends as trends
 from nestquad.gp._integrated import IntegratedGP as IntegratedGP
-from nestquad.gp._integrated import JointFit as JointFit
 from nestquad.gp._integrated import JointPriors as JointPriors
 from nestquad.gp._integrated import ScoreKind as ScoreKind
 from nestquad.gp._integrated import fit_integrated as fit_integrated

@@ -222,10 +222,6 @@ class IntegratedGP:
         alpha, beta = self.gp._coefficients(values)
         return np.asarray(self.cross(theta) @ alpha + self.trend(theta) @ beta)
 
-    def with_parameters(self, vector: Array) -> IntegratedGP:
-        """The process with other log hyperparameters (d + 2,)."""
-        return replace(self, gp=replace(self.gp, parameters=Hyperparameters.from_vector(vector)))
-
     def restricted(self, rows: NDArray[np.bool_]) -> IntegratedGP:
         """The process from some of the points, with the same hyperparameters."""
         return replace(self, gp=self.gp.restricted(rows))
@@ -365,54 +361,6 @@ class LogIntegratedGP(IntegratedGP):
         return np.asarray(waves)
 
 
-@dataclass(frozen=True, eq=False)
-class JointFit:
-    """A fitted process.
-
-    Attributes
-    ----------
-    process
-        The process.
-    loss, likelihood
-        Least negative log posterior of the hyperparameters, and that function.
-    score
-        Negative log restricted likelihood of the values of g, by which kinds are compared.
-    """
-
-    process: IntegratedGP
-    loss: float
-    likelihood: RestrictedLikelihood
-    score: float
-
-    def hyperparameters(self, n: int, rng: np.random.Generator) -> Array:
-        """Draws (n, d + 2) of log hyperparameters by Laplace's approximation.
-
-        The Hessian is made of differences of gradients along each coordinate. A draw whose loss
-        exceeds the minimum by more than the approximation predicts is drawn towards the optimum.
-        """
-        center = self.process.gp.parameters.vector()
-        step = 0.1
-        here = self.likelihood(center)[1]
-        shifts = step * np.eye(center.size)
-        rows = [(self.likelihood(center + shift)[1] - here) / step for shift in shifts]
-        hessian = 0.5 * (np.array(rows) + np.array(rows).T)
-        values, vectors = np.linalg.eigh(hessian)
-        # Prior precision is the least there is; failed differences count as that.
-        least = self.likelihood.priors.lengthscale[1] ** -2
-        root = vectors / np.sqrt(np.maximum(np.nan_to_num(values), least))
-        drawn = np.empty((n, center.size))
-        for k in range(n):
-            normal = rng.standard_normal(center.size)
-            factor, direction = 1.0, root @ normal
-            for _ in range(4):
-                excess = self.likelihood(center + factor * direction)[0] - self.loss
-                if excess <= 2.0 + 0.5 * factor**2 * float(normal @ normal):
-                    break
-                factor *= 0.5
-            drawn[k] = center + factor * direction
-        return drawn
-
-
 def fit_integrated(
     kinds: Sequence[ScoreKind],
     uniform: Array,
@@ -421,17 +369,18 @@ def fit_integrated(
     *,
     start: Hyperparameters | None = None,
     noisy: bool = False,
-) -> JointFit | None:
-    """Fit of the most likely kind to values y (n,) at uniforms (n, d) of (θ, x).
+) -> IntegratedGP | None:
+    """Process of the most likely kind for values y (n,) at uniforms (n, d) of (θ, x).
 
     Restricted likelihood with weak priors; None if no kind has a maximum. `start` are the
     hyperparameters of a fit to fewer points. `noisy` if g is random at fixed (θ, x).
     """
     settings = NOISY if noisy else DEFAULT
     if not float(y.std()) > 1e-14 * float(np.abs(y).max(initial=0.0)):
-        return _flat_fit(kinds[0], uniform, y, outer, settings)
+        return _flat_process(kinds[0], uniform, y, outer)
     fits = [_fit_kind(kind, uniform, y, outer, start, settings) for kind in kinds]
-    return min((fit for fit in fits if fit is not None), key=lambda fit: fit.score, default=None)
+    found = [fit for fit in fits if fit is not None]
+    return min(found, key=lambda fit: fit[0])[1] if found else None
 
 
 def _fit_kind(
@@ -441,7 +390,8 @@ def _fit_kind(
     outer: int,
     start: Hyperparameters | None,
     settings: JointPriors,
-) -> JointFit | None:
+) -> tuple[float, IntegratedGP] | None:
+    """Negative log restricted likelihood of the values of g, and the process of one kind."""
     n, dim = uniform.shape
     z, values = kind.scores(uniform), np.log(y) if kind.logarithm else y
     trend = PolynomialTrend(1 if n >= settings.trend_points * (dim + 2) else 0)
@@ -469,9 +419,9 @@ def _fit_kind(
     # Densities of y itself: standardized values and logarithms have a Jacobian.
     score = best[1] + (n - trend.size(dim)) * float(np.log(spread))
     if not kind.logarithm:
-        return JointFit(IntegratedGP(gp, kind, outer), best[1], likelihood, score)
+        return score, IntegratedGP(gp, kind, outer)
     process = LogIntegratedGP(gp, kind, outer, *_inner_rule(kind, outer, settings.n_nodes))
-    return JointFit(process, best[1], likelihood, score + float(values.sum()))
+    return score + float(values.sum()), process
 
 
 def _inner_rule(kind: ScoreKind, outer: int, n: int) -> tuple[Array, Array]:
@@ -494,16 +444,9 @@ def _inner_rule(kind: ScoreKind, outer: int, n: int) -> tuple[Array, Array]:
     return np.stack([grid.ravel() for grid in grids], axis=1), weights.ravel()
 
 
-def _flat_fit(
-    kind: ScoreKind, uniform: Array, y: Array, outer: int, settings: JointPriors
-) -> JointFit:
+def _flat_process(kind: ScoreKind, uniform: Array, y: Array, outer: int) -> IntegratedGP:
     """Process of a g that has one value."""
     n, dim = uniform.shape
-    plain, z = replace(kind, logarithm=False), kind.scores(uniform)
     flat = Hyperparameters(np.full(dim, 2.0), 1e-20, 1e-20)
-    ones = np.ones(n)
-    likelihood = RestrictedLikelihood(
-        Correlation(kind.shape), z, 0.0 * ones, ones[:, None], ones, 0.0, settings.priors
-    )
-    gp = GP(Correlation(kind.shape), PolynomialTrend(0), z, y, ones, flat)
-    return JointFit(IntegratedGP(gp, plain, outer), 0.0, likelihood, 0.0)
+    gp = GP(Correlation(kind.shape), PolynomialTrend(0), kind.scores(uniform), y, np.ones(n), flat)
+    return IntegratedGP(gp, replace(kind, logarithm=False), outer)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nestquad._typing import Array
 from nestquad.errors import NumericalError
-from nestquad.gp import IntegratedGP, JointFit, JointPriors, ScoreKind, fit_integrated
+from nestquad.gp import IntegratedGP, JointPriors, ScoreKind, fit_integrated
 from nestquad.methods.learned._model import (
     DenseSet,
     ModelOfJ,
@@ -28,9 +28,9 @@ class ProcessSettings:
 
     Attributes
     ----------
-    n_sketch, n_features, n_parameters
-        θ at which paths are drawn, random features of a drawn function, and draws of
-        hyperparameters among which paths are divided: set for speed, not by a study of coverage.
+    n_sketch, n_features
+        θ at which paths are drawn, and random features of a drawn function: set for speed, not by a
+        study of coverage.
     n_changes
         Drawn functions that give the expected changes by deleted groups.
     n_groups
@@ -48,8 +48,7 @@ class ProcessSettings:
     """
 
     n_sketch: int = 512
-    n_features: int = 256
-    n_parameters: int = 4
+    n_features: int = 1024
     n_changes: int = 8
     n_groups: int = 4
     n_cells: int = 4096
@@ -68,8 +67,8 @@ class ProcessModel(ModelOfJ):
 
     Attributes
     ----------
-    fits
-        A fitted process for each output.
+    processes
+        A process for each output.
     uniform, values
         Points (n, d) in (θ, x) and values (n, p) of g.
     outer
@@ -82,17 +81,13 @@ class ProcessModel(ModelOfJ):
         Earlier turns: number of points, answers (k,) and their standard deviations.
     """
 
-    fits: tuple[JointFit, ...]
+    processes: tuple[IntegratedGP, ...]
     uniform: Array
     values: Array
     outer: int
     positive: bool = False
     settings: ProcessSettings = DEFAULT
     history: tuple[tuple[int, Array, Array], ...] = ()
-
-    @property
-    def processes(self) -> tuple[IntegratedGP, ...]:
-        return tuple(fit.process for fit in self.fits)
 
     @property
     def dim(self) -> int:
@@ -106,7 +101,7 @@ class ProcessModel(ModelOfJ):
     def cost(self) -> int:
         # A node in x costs an eighth of a coordinate: it is part of a matrix product.
         nodes = max(p.n_nodes for p in self.processes) // 8
-        return self.n_points * len(self.fits) * (self.outer + nodes)
+        return self.n_points * len(self.processes) * (self.outer + nodes)
 
     @cached_property
     def _logarithms(self) -> NDArray[np.bool_]:
@@ -202,22 +197,13 @@ class ProcessModel(ModelOfJ):
         return np.asarray(np.clip(np.sqrt(mean), 1.0, most))
 
     def paths(self, n_paths: int, rng: np.random.Generator) -> Paths:
-        """Posterior draws over functions and hyperparameters, and delete-a-group changes."""
+        """Posterior draws, and delete-a-group changes."""
         settings, theta = self.settings, self.sketch.uniform
-        n_each = -(-n_paths // settings.n_parameters)
         errors, observed, expected, shared = [], [], [], []
-        for fit, z in zip(self.fits, self._scores(theta), strict=True):
-            process, unit = fit.process, fit.process.variance_unit**0.5
-            base = process.mean(z)
-            drawn = [
-                process.with_parameters(vector)
-                for vector in fit.hyperparameters(settings.n_parameters, rng)
-            ]
-            parts = []
-            for one in drawn:
-                g, j = one.prior_functions(z, n_each, settings.n_features, rng)
-                parts.append((one.mean(z) - base)[:, None] + unit * (j - one.interpolated(z, g)))
-            errors.append(np.concatenate(parts, axis=1)[:, :n_paths].T)
+        for process, z in zip(self.processes, self._scores(theta), strict=True):
+            unit, base = process.variance_unit**0.5, process.mean(z)
+            g, j = process.prior_functions(z, n_paths, settings.n_features, rng)
+            errors.append(unit * (j - process.interpolated(z, g)).T)
             # Values are resolved to the root of the least noise variance, by all groups alike.
             floor = JointPriors.least_noise**0.5 * unit * (base if process.kind.logarithm else 1.0)
             signs = rng.standard_normal((2, n_paths, 1))
@@ -287,17 +273,17 @@ def fit_process_model(
     """
     n = len(values)
     again = last is None or n.bit_length() > last.n_points.bit_length()
-    fits = []
+    processes = []
     for c, y in enumerate(values.T):
-        before = None if last is None else last.fits[c].process
+        before = None if last is None else last.processes[c]
         # Exponentials of a process of log g are positive, as f may need it.
         logs = (False,) if y.min() <= 0 else (True,) if positive else (False, True)
         tried = [kind for kind in kinds if kind.logarithm in logs]
         if before is not None and not again and before.kind in tried:
             tried = [before.kind]
         start = None if before is None else before.gp.parameters
-        fit = fit_integrated(tried, uniform, y, outer, start=start, noisy=noisy)
-        if fit is None:
+        process = fit_integrated(tried, uniform, y, outer, start=start, noisy=noisy)
+        if process is None:
             raise NumericalError("No Gaussian process in theta and x has a likelihood.")
-        fits.append(fit)
-    return ProcessModel(tuple(fits), uniform, values, outer, positive)
+        processes.append(process)
+    return ProcessModel(tuple(processes), uniform, values, outer, positive)
