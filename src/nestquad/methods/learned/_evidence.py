@@ -143,7 +143,9 @@ class Check:
         rest = self.residuals(model) / self.scale
         products = rest[:, 0] * rest[:, 1]
         mean = weights @ products
-        low = np.maximum(mean - errors * np.sqrt(weights**2 @ (products - mean) ** 2), 0.0)
+        size = scale_of(products)
+        error = size * np.sqrt(weights**2 @ ((products - mean) / size) ** 2)
+        low = np.maximum(mean - errors * error, 0.0)
         j, share = model.sketch.j / self.scale, model.sketch.weights / model.sketch.weights.sum()
         variance = share @ (j - share @ j) ** 2
         return float(np.max(low / np.maximum(low + variance, np.finfo(float).tiny)))
