@@ -37,7 +37,7 @@ _PRIOR_DRAWS = 2**14  # draws of θ for the variance under the prior; they cost 
 _ROWS_EACH = 8  # simulations for each control variate
 _LARGEST = 300.0  # limit of log weights: their squares stay finite
 _MOST_CELLS = 2**23  # products of samples and data: a second of work for a prior of samples
-_CELLS = 2**18  # draws, or products of samples and data, in memory at once
+_CELLS = 2**16  # draws, or products of samples and data, in memory at once
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,7 +51,6 @@ _SLOWER = 3.0  # seconds of the next doubling over the last: twice the component
 _IDLE = -7.0  # log weight of components that q goes without where all cells are summed
 _STEPS = 10  # of expectation-maximization after a split: later ones hardly raise densities
 LOG_2PI = math.log(2.0 * math.pi)
-_ROWS = 256  # data for which probabilities of all samples are computed together
 
 Simulations = Callable[[int], tuple[Array, Array]]
 """Parameters, in coordinates to regress in, and data of the first n simulations."""
@@ -442,7 +441,7 @@ class SamplePosterior:
         return np.asarray((1.0 - _NEAR) * self.chance + _NEAR * total / n.bit_length())
 
 
-Posterior = NormalPosterior | SamplePosterior
+ProposalAtData = NormalPosterior | SamplePosterior
 """q(θ | y) at given data, and the wider law that draws come from."""
 
 
@@ -490,7 +489,7 @@ class NormalProposal(_Conditioned):
     def base_dim(self) -> int:
         return int(self.conditional.law.means.shape[1])
 
-    def given(self, y: Array, mixing: Array | None = None) -> Posterior:
+    def given(self, y: Array, mixing: Array | None = None) -> ProposalAtData:
         """The proposal at data (T, n_y); draws may come from other weights of components."""
         weights, means, log_evidence = self.parts(y)
         mixing = weights if mixing is None else mixing
@@ -506,7 +505,7 @@ class PriorProposal(NormalProposal):
     def mixing(self, y: Array) -> Array:
         return np.zeros((len(y), 0))
 
-    def given(self, y: Array, mixing: Array | None = None) -> Posterior:
+    def given(self, y: Array, mixing: Array | None = None) -> ProposalAtData:
         empty = self.mixing(y)
         return NormalPosterior(self, np.zeros(len(y)), empty, empty, empty)
 
@@ -535,7 +534,7 @@ class SampleProposal(_Conditioned):
     prior: Empirical
     base_dim: ClassVar[int] = 1
 
-    def given(self, y: Array, mixing: Array | None = None) -> Posterior:
+    def given(self, y: Array, mixing: Array | None = None) -> ProposalAtData:
         weights, means, log_evidence = self.parts(y)
         _, inverse, logs = self.factors
         density = np.full((len(y), len(self.prior.samples)), 1e-300)
