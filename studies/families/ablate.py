@@ -29,7 +29,6 @@ DEVICES: dict[str, dict[str, Any]] = {
     "discrepancy": {"discrepant": False},
     "shape of the discrepancy": {"shaped": False},
     "Student's factor": {"student": False},
-    "correction by the bias": {"biased": False},
     "unseen values of g": {},
     "events of f that few points reach": {},
 }

@@ -80,10 +80,13 @@ class Candidate:
         half = np.max(self.turn.estimate.half_width) if self.turn else np.inf
         return np.inf if np.isnan(half) else float(half)
 
-    def is_within(self, share: float) -> bool:
-        """Whether the half-width is within a share of the standard deviation of f(J) over θ."""
-        sample = self.turn.estimate.sample if self.turn else None
-        return sample is not None and 0.0 < self.half_width <= share * sample.spread
+    @property
+    def unexplained(self) -> float:
+        """Share of the variance of J that pairs show to be unexplained; one without a model."""
+        state = None if self.turn is None else self.turn.state
+        if not isinstance(state, Learned):
+            return 1.0
+        return 0.0 if state.check is None else state.check.unexplained_share(state.model, 0.0)
 
     def contradicts(self, other: Candidate) -> bool:
         """Whether the intervals of an answer have nothing in common."""

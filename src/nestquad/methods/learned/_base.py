@@ -238,6 +238,13 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         grid = check_grid(average, last.state.model, n, stream)
         return LearnedDesign.of(learning or present.learning, (*present.checks, grid))
 
+    def first_check(
+        self, problem: NestedExpectation, last: Turn[Learned[M]]
+    ) -> LearnedDesign | None:
+        """The last design with the first pairs of fresh draws; None if it has some."""
+        n = max(n_draws(problem, last.design.n_evaluations), 2 * LEARNING.fewest_draws)
+        return self.checked(problem, last, n) if last.state.check is None else None
+
     def _larger(
         self, problem: NestedExpectation, goal: Goal, last: Turn[Learned[M]]
     ) -> Design | None:

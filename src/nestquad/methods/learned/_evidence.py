@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -29,13 +28,10 @@ class EvidenceSettings:
     margin
         Least error of a model, as a share of the spread of J: a model that claims none is tested
         all the same, at no loss where it is right.
-    refuted
-        Standard errors by which a held-out score is worse where it refutes a model.
     """
 
     shifts: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
     margin: float = 0.01
-    refuted: float = 2.0
 
 
 EVIDENCE = EvidenceSettings()
@@ -138,8 +134,8 @@ class Check:
             self._residuals[model] = self.values - control_at(model, self.uniform, self.inner)
         return self._residuals[model]
 
-    def unexplained_share(self, model: ModelOfJ) -> float:
-        """Share of the variance of J that the model leaves unexplained, less a standard error.
+    def unexplained_share(self, model: ModelOfJ, errors: float = 1.0) -> float:
+        """Share of the variance of J that the model leaves unexplained, less standard errors.
 
         Two independent x at a θ: the mean product of their residuals is that of (J − Ĵ)².
         """
@@ -147,32 +143,12 @@ class Check:
         rest = self.residuals(model) / self.scale
         products = rest[:, 0] * rest[:, 1]
         mean = weights @ products
-        low = np.maximum(mean - np.sqrt(weights**2 @ (products - mean) ** 2), 0.0)
-        variance = (model.sketch.j / self.scale).var(axis=0)
+        size = scale_of(products)
+        error = size * np.sqrt(weights**2 @ ((products - mean) / size) ** 2)
+        low = np.maximum(mean - errors * error, 0.0)
+        j, share = model.sketch.j / self.scale, model.sketch.weights / model.sketch.weights.sum()
+        variance = share @ (j - share @ j) ** 2
         return float(np.max(low / np.maximum(low + variance, np.finfo(float).tiny)))
-
-    def losses(self, models: Sequence[ModelOfJ]) -> Array:
-        """Squared errors (k, m) of Ĵ of each model at the draws, but for a common constant.
-
-        The noise of the observed J is reduced by the control variate of the model that explains g
-        best. Draws count equally: most are where f is sensitive.
-        """
-        spread = (self.values / self.scale).std(axis=(0, 1))
-        scale = self.scale * np.where(spread > 0, spread, 1.0)
-        rests = [self.residuals(model) / scale for model in models]
-        best = int(np.argmin([(rest**2).mean() for rest in rests]))
-        means = [self.means(model) / scale for model in models]
-        observed = means[best] + rests[best].mean(axis=1)
-        return np.stack([((mean - observed) ** 2).sum(axis=1) for mean in means])
-
-    def unrefuted(self, models: Sequence[ModelOfJ]) -> list[int]:
-        """Positions of the models whose held-out score is not clearly worse than the best."""
-        if len(models) < 2:
-            return list(range(len(models)))
-        losses = self.losses(models)
-        excess = losses - losses[np.argmin(losses.mean(axis=1))]
-        error = excess.std(axis=1) / np.sqrt(losses.shape[1])
-        return [int(k) for k in np.flatnonzero(excess.mean(axis=1) <= EVIDENCE.refuted * error)]
 
 
 def sensitive_set(

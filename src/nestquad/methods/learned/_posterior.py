@@ -9,10 +9,10 @@ no point of the fit has seen. A draw is
 
 and a functional F has draws F(Ĵ + b_k + √v_k ε_k) + κ_k ½ [F(Ĵ + e_k) − F(Ĵ − e_k)]. Only the odd
 part of a path counts: that f(Ĵ) is biased because J scatters about Ĵ is learned from pairs. The
-mean change of F by b corrects the answer. The change by v enters with a random sign: scatter of J
-about Ĵ and scatter of Ĵ about J have opposite effects. Pairs show the variance v, not the shape of
-ε: a part of the mean absolute change of f, which depends on its share of the variance of f and on
-the smoothness of f, counts as an error of F.
+answer is the mean of the draws: J given Ĵ has mean Ĵ + b(Ĵ) and variance v(Ĵ), whether J scatters
+about Ĵ or Ĵ about J, which is a slope of b. Pairs show the variance v, not the shape of ε: a part
+of the mean absolute change of f, which depends on its share of the variance of f and on the
+smoothness of f, counts as an error of F.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class PosteriorSettings:
         Bounds of squared factors: rounding errors, and a model that explains nothing.
     n_scatters
         Draws of the discrepancy for the change of f by the unknown shape of ε.
-    calibrated, discrepant, biased, shaped, student
-        Switches of the devices, for ablation: the factor κ, the discrepancy, the correction by its
-        mean, its unknown shape, and Student's factor of pairs.
+    calibrated, discrepant, shaped, student
+        Switches of the devices, for ablation: the factor κ, the discrepancy, its unknown shape, and
+        Student's factor of pairs.
     """
 
     n_paths: int = 32
@@ -78,7 +78,6 @@ class PosteriorSettings:
     n_scatters: int = 16
     calibrated: bool = True
     discrepant: bool = True
-    biased: bool = True
     shaped: bool = True
     student: bool = True
 
@@ -95,7 +94,7 @@ class FunctionalDraws:
     values
         Draws (K, k) less the value at Ĵ.
     correction
-        Their center (k,), the mean change by the bias of Ĵ.
+        Their center (k,), the mean change by the discrepancy of Ĵ.
     rate
         Power of n at which they narrow.
     """
@@ -285,13 +284,10 @@ class Posterior:
             drawn = self._discrepancies(known)
             center = functional(self.model.sketch.j)
             shifts = np.stack([functional(j) - center for j in drawn.discrepant])
-            mean = shifts.mean(axis=0)
-            if self.settings.biased:
-                correction = np.mean([functional(j) - center for j in drawn.biased], axis=0)
-                correction = np.where(np.isfinite(correction), correction, 0.0)
-            shifts = mean - correction + self._by_pairs() * (shifts - mean)
-            sign = rng.choice([-1.0, 1.0], size=(n, 1))
-            values = values + correction + sign * shifts[rng.integers(len(shifts), size=n)]
+            correction = np.median(shifts, axis=0)
+            shifts = self._by_pairs() * (shifts - correction)
+            correction = np.where(np.isfinite(correction), correction, 0.0)
+            values = values + correction + shifts[rng.integers(len(shifts), size=n)]
             if shape is not None and self.settings.shaped and not self.model.logarithmic:
                 pairs = list(zip(drawn.discrepant, drawn.biased, strict=True))
                 errors = [shape(*pair) for pair in pairs[: self.settings.n_scatters]]
