@@ -44,7 +44,7 @@ class SamplingSettings:
     everywhere
         Share of the pairs whose θ come from their law, wherever the answer is.
     numbers
-        Limit of time: numbers that may be computed for ĝ at all pairs, ten seconds.
+        Limit of time: numbers that may be computed for ĝ at all pairs, a second.
     most_learning, most_pairs
         Limits of memory: evaluations to learn from, and those of pairs.
     pilot_replicates
@@ -290,8 +290,8 @@ class TailSampling(Method[RiskState]):
         dense = state.dense
         mass = dense.weights / dense.weights.sum()
         share = np.zeros(len(mass))
-        for c, law in enumerate(state.laws):
-            found = law.interest(self.targets, dense.j[:, c])
+        for law in state.laws:
+            found = law.interest(self.targets)[law.node]
             share += mass * found / max(float(mass @ found), 1e-300)
         share = share / share.sum() if share.any() else mass
         chance = SETTINGS.everywhere * mass + (1.0 - SETTINGS.everywhere) * share
@@ -395,20 +395,28 @@ class TailSampling(Method[RiskState]):
         return plan.corrected(seconds, n, total - n, total - before, fitted=fitted)
 
     def stacked(self, models: list[ModelOfJ], check: Check) -> StackedModel:
-        """Average of a lattice and a regression, weighted by residuals of the first pairs."""
-        regression = StackedModel.single(models[-1])
-        if len(models) < 2 or not len(check.values):
-            return regression
-        n, outputs = SETTINGS.most_choosing, check.values.shape[2]
-        stacked = StackedModel.of(models[0], models[1], check, n)
-        # The square of a bar falls with the number of pairs, of which a regression affords more.
-        most = SETTINGS.pairs_for_points * models[0].n_points
-        scores = [
-            student_score(model.residuals(check)[:n].reshape(-1, outputs)).sum()
-            - 0.5 * outputs * np.log(min(self._affordable(model, check), most))
-            for model in (stacked, regression)
-        ]
-        return stacked if scores[0] <= scores[1] else regression
+        """Average of a lattice and a regression, weighted by residuals of the first pairs.
+
+        The regression may give the control variates alone, whose cost at a pair is that of a few
+        terms; the lattice takes all of its points.
+        """
+        singles = [StackedModel.single(one) for one in models if isinstance(one, RegressionModel)]
+        if not len(check.values):
+            return singles[-1]
+        check = check.first(SETTINGS.most_choosing)
+        outputs = check.values.shape[2]
+
+        def score(model: StackedModel) -> float:
+            # The square of a bar falls with the number of pairs, of which a regression affords more.
+            most = SETTINGS.pairs_for_points * models[0].n_points
+            size = 0.5 * outputs * np.log(min(self._affordable(model, check), most))
+            return float(student_score(model.residuals(check).reshape(-1, outputs)).sum() - size)
+
+        best = min(singles, key=score)
+        if isinstance(models[0], RegressionModel):
+            return best
+        both = [StackedModel.of(models[0], best.models[0], check, mixed) for mixed in (True, False)]
+        return min(*both, best, key=score)
 
     def unused_pairs(self, state: RiskState) -> Pairs | None:
         """Pairs of the sum that had no part in the choice of its model."""
@@ -416,14 +424,17 @@ class TailSampling(Method[RiskState]):
         if pairs is None:
             return None
         rest = slice(SETTINGS.most_choosing if len(state.models) > 1 else 0, None)
-        return Pairs(pairs.s[rest], pairs.r[rest], pairs.weights[rest], pairs.expected[rest])
+        along = None if pairs.along is None else pairs.along[rest]
+        return Pairs(*(one[rest] for one in (pairs.s, pairs.r, pairs.weights, pairs.expected)), along=along)
 
     def _affordable(self, model: StackedModel, draws: Check) -> float:
-        """Evaluations of pairs within the limit of time: ĝ may cost a sum over all points."""
+        """Evaluations of pairs within the limit of time: a lattice sums over all its points."""
         if model.is_only(RegressionModel):
             return SETTINGS.most_pairs
-        each = model.n_points * (model.dim + draws.inner.shape[2])
-        return float(min(SETTINGS.numbers * self.patience / each, SETTINGS.most_pairs))
+        # Two x share the Ĵ of their θ.
+        in_x = model.dim + draws.inner.shape[2] if model.inner[0].any() else 0.5 * model.dim
+        numbers = SETTINGS.numbers * self.patience
+        return float(min(numbers / (model.n_points * in_x), SETTINGS.most_pairs))
 
     def _estimate(
         self,
@@ -436,7 +447,10 @@ class TailSampling(Method[RiskState]):
         assert dense.owner is not None
         which = state.scenarios.which(state.draws.uniform)
         dim = state.model.dim if which is None else np.inf
-        laws = [LawOfJ.of_model(s, dense.weights, dense.owner, dim, len(raw)) for s in dense.j.T]
+        theta = dense.uniform[:, 0] if dim == 1 else None
+        laws = [
+            LawOfJ.of_model(s, dense.weights, dense.owner, dim, len(raw), theta) for s in dense.j.T
+        ]
         notes: list[str] = []
         constant = np.ptp(self.lines(raw[:, 0].reshape(len(raw), -1)), axis=0) == 0
         if state.n_pairs:
@@ -485,7 +499,8 @@ class TailSampling(Method[RiskState]):
         s, r, expected = model.means(draws), model.residuals(draws), model.variances(draws)
         for c, law in enumerate(laws):
             node = same if which is None else law.node[which]
-            pairs = Pairs(s[:, c], r[:, :, c], draws.weights, expected[:, c], node)
+            along = draws.uniform[:, 0] if law.by_theta else None
+            pairs = Pairs(s[:, c], r[:, :, c], draws.weights, expected[:, c], node, along=along)
             rng = stream.generator()  # the same for all: errors of dates go together
             law = law.corrected(pairs, rng, values=draws.values[:, :, c])
             if replayed is not None:

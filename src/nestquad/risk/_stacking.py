@@ -54,13 +54,16 @@ class StackedModel:
         return cls((model,), np.ones((1, 1)), np.ones((1, 1)))
 
     @classmethod
-    def of(cls, first: ModelOfJ, second: ModelOfJ, check: Check, n: int) -> StackedModel:
-        """Average of two models by the first n pairs of a check.
+    def of(
+        cls, first: ModelOfJ, second: ModelOfJ, check: Check, mixed: bool = True
+    ) -> StackedModel:
+        """Average of two models by the pairs of a check.
 
         Differences of the residuals of a pair are free of errors of Ĵ and choose the weights of
-        control variates; with these, means of pairs choose those in Ĵ. Breiman (1996), Stacked
-        regressions, with the log score of a Student law (Yao and others 2018, Using stacking to
-        average Bayesian predictive distributions).
+        control variates, which are those of the second model unless `mixed`; with these, means of
+        pairs choose those in Ĵ. Breiman (1996), Stacked regressions, with the log score of a
+        Student law (Yao and others 2018, Using stacking to average Bayesian predictive
+        distributions).
         """
         grid, models = np.array(DEFAULT.weights), (first, second)
 
@@ -69,13 +72,16 @@ class StackedModel:
             w = grid[np.argmin(scores, axis=0)]
             return np.stack([w, 1.0 - w])
 
-        residuals = [check.residuals(model)[:n] for model in models]
-        means = [check.means(model)[:n] for model in models]
-        inner = best(*(r[:, 0] - r[:, 1] for r in residuals))
-        observed = (inner[:, None] * (np.mean(residuals, axis=2) + means)).sum(axis=0)
+        means = [check.means(model) for model in models]
+        used = models if mixed else (second, second)
+        noise = [check.residuals(model) for model in used]
+        inner = best(*(r[:, 0] - r[:, 1] for r in noise)) if mixed else np.eye(2)[1][:, None]
+        centers = [check.means(model) for model in used]
+        each = [r.mean(axis=1) + j for r, j in zip(noise, centers, strict=True)]
+        observed = (inner[:, None] * each).sum(axis=0)
         weights = best(observed - means[0], observed - means[1])
         alone = (weights[0] == 1.0).all() and (inner[0] == 1.0).all()
-        return cls.single(first) if alone else cls(models, weights, inner)
+        return cls.single(first) if alone else cls(models, weights, inner + 0.0 * weights)
 
     def is_same(self, other: StackedModel) -> bool:
         """Whether it is an average of the same models with the same weights."""

@@ -8,6 +8,7 @@ from nestquad.methods.learned._certificate import (
     model_of,
 )
 from nestquad.methods.learned._discrepancy import (
+    DISCREPANCY,
     Evidence,
     Pairs,
     draw_bias,
@@ -25,6 +26,7 @@ from nestquad.methods.learned.repeated import RepeatedLattice
 
 __all__ = [
     "CKQ",
+    "DISCREPANCY",
     "LSMC",
     "Certificate",
     "CertificateSettings",
