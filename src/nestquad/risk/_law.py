@@ -12,7 +12,6 @@ from nestquad._typing import Array, Indices
 from nestquad.accuracy import replicate_errors
 from nestquad.functionals import WeightedSample
 from nestquad.methods.learned import (
-    DISCREPANCY,
     Evidence,
     Pairs,
     draw_bias,
@@ -202,6 +201,12 @@ class LawSettings:
         shape changes: they are as large, with a margin for measures that are not linear in it.
     lengths_of_theta, bins_of_theta
         Scales of scores on which J − Ĵ varies with a single coordinate of θ, and most bins of pairs.
+    degrees
+        Degrees of freedom of the scale of errors near a place, for a single coordinate: claims are
+        right on average, not at each place.
+    larger_bias_width
+        Scale of the prior of log(size of b / claimed size) above one for a single coordinate, where
+        no variance stands in for what the model does not claim.
     bias_width
         Scale of the Laplace prior of log(size of b / claimed size). A prior of 2 shrinks b towards
         zero: errors were a fifth larger on even seeds of `studies/risk`, at intervals .96 as wide.
@@ -216,6 +221,8 @@ class LawSettings:
     hidden: float = 1.5
     lengths_of_theta: tuple[float, ...] = (0.05, 0.15, 0.5, 1.5)
     bins_of_theta: int = 192
+    degrees: float = 4.0
+    larger_bias_width: float = 4.0
     bias_width: float = 0.5
 
 
@@ -546,10 +553,13 @@ class LawOfJ:
         the pairs near a place like 1/√m; that of a variance falls like m^−1/4.
         """
         chosen, n = self.settings, self.settings.n_draws
-        lengths = chosen.lengths_of_theta if self.by_theta else DISCREPANCY.bias_lengths
-        b = draw_bias(self, seen, n, rng, chosen.bias_width, lengths)
         if self.by_theta:
+            more = {"larger": chosen.larger_bias_width, "lengths": chosen.lengths_of_theta}
+            b = draw_bias(self, seen, n, rng, chosen.bias_width, **more)
+            scale = np.sqrt(chosen.degrees / rng.chisquare(chosen.degrees, n))
+            b[1:] = b[0] + scale[:, None] * (b[1:] - b[0])
             return b, np.full_like(b, seen.least)
+        b = draw_bias(self, seen, n, rng, chosen.bias_width)
         return b, draw_variances(self, seen, b[0], n, rng)
 
     def corrected(

@@ -397,13 +397,12 @@ class TailSampling(Method[RiskState]):
     def stacked(self, models: list[ModelOfJ], check: Check) -> StackedModel:
         """Average of a lattice and a regression, weighted by residuals of the first pairs.
 
-        The regression may give the control variates alone, whose cost at a pair is that of a few
-        terms; the lattice takes all of its points.
+        Regressions may give the control variates alone, or all: their cost at a pair is that of a
+        few terms, and a lattice takes all of its points.
         """
-        singles = [StackedModel.single(one) for one in models if isinstance(one, RegressionModel)]
-        if not len(check.values):
-            return singles[-1]
-        check = check.first(SETTINGS.most_choosing)
+        if len(models) < 2 or not len(check.values):
+            return StackedModel.single(models[-1])
+        check, last = check.first(SETTINGS.most_choosing), len(models) - 1
         outputs = check.values.shape[2]
 
         def score(model: StackedModel) -> float:
@@ -412,11 +411,10 @@ class TailSampling(Method[RiskState]):
             size = 0.5 * outputs * np.log(min(self._affordable(model, check), most))
             return float(student_score(model.residuals(check).reshape(-1, outputs)).sum() - size)
 
-        best = min(singles, key=score)
-        if isinstance(models[0], RegressionModel):
-            return best
-        both = [StackedModel.of(models[0], best.models[0], check, mixed) for mixed in (True, False)]
-        return min(*both, best, key=score)
+        lattice, cheap = (0, last), (last - 1, last)
+        ways = {(lattice, lattice), (lattice, cheap), (cheap, cheap)}
+        found = (StackedModel.of(tuple(models), *way, check) for way in sorted(ways))
+        return min(found, key=score)
 
     def unused_pairs(self, state: RiskState) -> Pairs | None:
         """Pairs of the sum that had no part in the choice of its model."""
@@ -429,12 +427,15 @@ class TailSampling(Method[RiskState]):
 
     def _affordable(self, model: StackedModel, draws: Check) -> float:
         """Evaluations of pairs within the limit of time: a lattice sums over all its points."""
-        if model.is_only(RegressionModel):
-            return SETTINGS.most_pairs
+        both = zip(model.models, model.inner.any(axis=1), strict=True)
         # Two x share the Ĵ of their θ.
-        in_x = model.dim + draws.inner.shape[2] if model.inner[0].any() else 0.5 * model.dim
+        each = sum(
+            one.n_points * (one.dim + draws.inner.shape[2] if in_x else 0.5 * one.dim)
+            for one, in_x in both
+            if not isinstance(one, RegressionModel)
+        )
         numbers = SETTINGS.numbers * self.patience
-        return float(min(numbers / (model.n_points * in_x), SETTINGS.most_pairs))
+        return float(min(numbers / max(each, 1.0), SETTINGS.most_pairs))
 
     def _estimate(
         self,

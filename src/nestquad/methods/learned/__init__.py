@@ -8,7 +8,6 @@ from nestquad.methods.learned._certificate import (
     model_of,
 )
 from nestquad.methods.learned._discrepancy import (
-    DISCREPANCY,
     Evidence,
     Pairs,
     draw_bias,
@@ -26,7 +25,6 @@ from nestquad.methods.learned.repeated import RepeatedLattice
 
 __all__ = [
     "CKQ",
-    "DISCREPANCY",
     "LSMC",
     "Certificate",
     "CertificateSettings",

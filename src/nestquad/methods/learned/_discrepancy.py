@@ -208,13 +208,15 @@ def draw_bias(
     n_draws: int,
     rng: np.random.Generator,
     width: float = 2.0,
+    larger: float | None = None,
     lengths: tuple[float, ...] = DISCREPANCY.bias_lengths,
 ) -> Array:
     """b at the nodes, (1 + K, n): a Gaussian process over scores, constant plus smooth.
 
     Its size and scale are averaged over their posterior; where residuals show no bias, it vanishes.
     The prior is of the size of the error that the model expects of itself, wherever that is:
-    log(size / claimed size) has a Laplace distribution with scale `width`.
+    log(size / claimed size) has a Laplace distribution with scale `width`, and with another scale
+    for sizes that are `larger`.
     """
     mean = seen.pairs.r.mean(axis=1)
     at, y = seen.means(seen.z), seen.means(mean)
@@ -228,7 +230,8 @@ def draw_bias(
     shape = np.exp(0.5 * np.interp(both, at, np.log(seen.claimed))) / scale
     # From 1e-4 of the claimed size to three times the largest mean residual.
     sizes = np.geomspace(1e-4 * scale, max(10.0 * scale, 3.0 * float(np.abs(y).max())), 24)
-    prior, logs, kinds = np.abs(np.log(sizes / scale)) / width, [], []
+    away, above = np.log(sizes / scale), larger or width
+    prior, logs, kinds = np.maximum(-away / width, away / above), [], []
     for length in lengths:
         k = 0.5 + 0.5 * np.exp(-0.5 * ((both[:, None] - both) / length) ** 2)
         k *= shape[:, None] * shape
