@@ -200,7 +200,7 @@ class LawSettings:
         Standard errors by the shape of J given Ĵ that noise hides, in units of what the visible
         shape changes: they are as large, with a margin for measures that are not linear in it.
     lengths_of_theta, bins_of_theta
-        Scales of scores on which J − Ĵ varies with a single coordinate of θ, and most bins of pairs.
+        Scales of scores on which J − Ĵ varies with one coordinate of θ, and most bins of pairs.
     degrees
         Degrees of freedom of the scale of errors near a place, for a single coordinate: claims are
         right on average, not at each place.
@@ -306,10 +306,10 @@ class LawOfJ:
         cells = np.bincount(owner * len(used) + node, share * n_sets, n_sets * len(used))
         mass: Array = np.asarray(cells.reshape(n_sets, -1), dtype=np.float64)
         total = np.maximum(mass.mean(axis=0), 1e-300)
-        means = [np.bincount(node, share * one) / total for one in (s, along, z)]
+        middle, place, score = (np.bincount(node, share * one) / total for one in (s, along, z))
         none = np.zeros((1, len(used)))
-        by_theta = theta is not None
-        return cls(*means, mass, none, none, node, dim=dim, n_learned=n, by_theta=by_theta)
+        found = cls(middle, place, score, mass, none, none, node, dim=dim, n_learned=n)
+        return replace(found, by_theta=theta is not None)
 
     @property
     def steps(self) -> bool:
@@ -554,8 +554,8 @@ class LawOfJ:
         """
         chosen, n = self.settings, self.settings.n_draws
         if self.by_theta:
-            more = {"larger": chosen.larger_bias_width, "lengths": chosen.lengths_of_theta}
-            b = draw_bias(self, seen, n, rng, chosen.bias_width, **more)
+            widths = chosen.bias_width, chosen.larger_bias_width
+            b = draw_bias(self, seen, n, rng, *widths, lengths=chosen.lengths_of_theta)
             scale = np.sqrt(chosen.degrees / rng.chisquare(chosen.degrees, n))
             b[1:] = b[0] + scale[:, None] * (b[1:] - b[0])
             return b, np.full_like(b, seen.least)

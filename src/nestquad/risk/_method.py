@@ -44,7 +44,7 @@ class SamplingSettings:
     everywhere
         Share of the pairs whose θ come from their law, wherever the answer is.
     numbers
-        Limit of time: numbers that may be computed for ĝ at all pairs, a second.
+        Limit of time: numbers that may be computed for ĝ at all pairs, half a second.
     most_learning, most_pairs
         Limits of memory: evaluations to learn from, and those of pairs.
     pilot_replicates
@@ -58,7 +58,7 @@ class SamplingSettings:
     fewest_pairs: int = 16
     most_choosing: int = 256
     everywhere: float = 0.15
-    numbers: int = 1 << 30
+    numbers: int = 1 << 29
     most_learning: int = 1 << 20
     most_pairs: int = 1 << 22
     pilot_replicates: int = 4
@@ -146,6 +146,8 @@ class TailSampling(Method[RiskState]):
     """Outputs of portfolios, each a loss of its own beside the sum of all outputs."""
     memory: Memory | None = field(default=None, compare=False)
     """Values of an earlier run, which are control variates."""
+    budget: int | None = None
+    """Evaluations of the run, if they are limited."""
     n_losses: int | None = None
     """Leading outputs that are losses, if not all: others are averaged given the loss."""
 
@@ -184,7 +186,7 @@ class TailSampling(Method[RiskState]):
         hurried = goal.seconds is not None
         growing = goal.adaptive or hurried
         first = int(SETTINGS.learning * goal.budget) if goal.budget else SETTINGS.start
-        first = min(first, SETTINGS.most_learning)
+        first = min(first, SETTINGS.most_learning if growing else _enough(problem))
         if growing:
             first = min(first, SETTINGS.fewest if hurried else SETTINGS.start)
         if last is None:
@@ -406,8 +408,9 @@ class TailSampling(Method[RiskState]):
         outputs = check.values.shape[2]
 
         def score(model: StackedModel) -> float:
-            # The square of a bar falls with the number of pairs, of which a regression affords more.
-            most = SETTINGS.pairs_for_points * models[0].n_points
+            # The square of a bar falls with the number of pairs, of which regressions afford more.
+            n = models[0].n_points
+            most = max(SETTINGS.pairs_for_points * n, (self.budget or 0.0) - n)
             size = 0.5 * outputs * np.log(min(self._affordable(model, check), most))
             return float(student_score(model.residuals(check).reshape(-1, outputs)).sum() - size)
 
@@ -419,19 +422,15 @@ class TailSampling(Method[RiskState]):
     def unused_pairs(self, state: RiskState) -> Pairs | None:
         """Pairs of the sum that had no part in the choice of its model."""
         pairs = state.laws[0].pairs
-        if pairs is None:
-            return None
-        rest = slice(SETTINGS.most_choosing if len(state.models) > 1 else 0, None)
-        along = None if pairs.along is None else pairs.along[rest]
-        return Pairs(*(one[rest] for one in (pairs.s, pairs.r, pairs.weights, pairs.expected)), along=along)
+        several = len(state.models) > 1
+        return pairs and pairs.after(SETTINGS.most_choosing if several else 0)
 
     def _affordable(self, model: StackedModel, draws: Check) -> float:
         """Evaluations of pairs within the limit of time: a lattice sums over all its points."""
-        both = zip(model.models, model.inner.any(axis=1), strict=True)
         # Two x share the Ĵ of their θ.
         each = sum(
-            one.n_points * (one.dim + draws.inner.shape[2] if in_x else 0.5 * one.dim)
-            for one, in_x in both
+            one.n_points * (one.dim + draws.inner.shape[2] if inner.any() else 0.5 * one.dim)
+            for one, inner in zip(model.models, model.inner, strict=True)
             if not isinstance(one, RegressionModel)
         )
         numbers = SETTINGS.numbers * self.patience
@@ -508,6 +507,14 @@ class TailSampling(Method[RiskState]):
                 law = law.shifted(replayed.evidence(s[:, c], c, same, self.lines), rng)
             found.append(law)
         return found
+
+
+def _enough(problem: NestedExpectation) -> int:
+    """Points of a lattice beyond which its pairs take too long: evaluations serve better there."""
+    if not has_transports(problem):
+        return RIDGE_POINTS
+    dim = problem.outer_law.base_dim + problem.inner_base_dim
+    return max(RIDGE_POINTS, int((SETTINGS.numbers / (SETTINGS.pairs_for_points * dim)) ** 0.5))
 
 
 def _name(model: StackedModel) -> str:

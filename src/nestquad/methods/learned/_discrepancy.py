@@ -121,6 +121,12 @@ class Pairs:
     count: Array | None = None
     along: Array | None = None
 
+    def after(self, n: int) -> Pairs:
+        """All but the first n pairs."""
+        along = None if self.along is None else self.along[n:]
+        known = self.s[n:], self.r[n:], self.weights[n:], self.expected[n:]
+        return Pairs(*known, along=along)
+
     def by_scenario(self) -> Pairs:
         """One pair for each scenario, of the means of its draws.
 
