@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -16,7 +15,13 @@ from nestquad._checks import choice, numbers, shown
 from nestquad._notebook import pairs
 from nestquad._typing import Array
 from nestquad.distributions import Law, as_law
-from nestquad.errors import EvaluationError, InputError, MissingExtraError, NestquadError
+from nestquad.errors import (
+    EvaluationError,
+    InputError,
+    MissingExtraError,
+    NestquadError,
+    calling,
+)
 
 __all__ = ["NestedExpectation", "best_and_each", "value_of_information"]
 
@@ -135,7 +140,7 @@ class NestedExpectation:
         theta = f"{described_law(outer)}: {_coordinates(outer.dim)}"
         try:
             # At the median of θ; g is not called, since it may be expensive.
-            inner = self.inner_law(outer.from_uniform(np.full((1, outer.base_dim), 0.5)))
+            inner = self.inner_law(outer.middle())
             given = "" if self.inner_is_shared else " given θ; shown at its median"
             x = f"{described_law(inner)}: {_coordinates(inner.dim)}{given}"
         except NestquadError as error:
@@ -164,8 +169,7 @@ class NestedExpectation:
     @cached_property
     def inner_base_dim(self) -> int:
         """Number of uniforms that drive one draw of x, for every θ."""
-        middle = np.full((1, self.outer_law.base_dim), 0.5)
-        return self.inner_law(self.outer_law.from_uniform(middle)).base_dim
+        return self.inner_law(self.outer_law.middle()).base_dim
 
     def inner_law(self, theta: Array) -> Law:
         """The law of x given each row of theta (T, d_θ)."""
@@ -185,17 +189,10 @@ class NestedExpectation:
         return law
 
     def _call_inner(self, theta: Array) -> Any:
-        try:
+        takes = "inner takes theta of shape (T, d_theta) and returns a law."
+        point = theta[0] if theta.shape[0] == 1 else None
+        with calling("inner", f" for theta of shape {theta.shape}", takes, theta=point):
             return self.inner(np.array(theta))  # a copy, since it may write to it
-        except NestquadError:
-            raise
-        except Exception as error:
-            last = traceback.format_exception_only(error)[-1].strip()
-            raise EvaluationError(
-                f"inner raised {last} for theta of shape {theta.shape}",
-                theta=theta[0] if theta.shape[0] == 1 else None,
-                advice="inner takes theta of shape (T, d_theta) and returns a law.",
-            ) from error
 
     def _refuse_parameters_without_coordinates(self, theta: Array, dim: int | None) -> None:
         # Parameters of shape (T,) read as T coordinates: an easy slip with theta[:, 0]. If the
@@ -231,13 +228,9 @@ class NestedExpectation:
         """The final answer from the q expectations."""
         if self.combine is None:
             return answers if answers.size > 1 else answers.reshape(())
-        try:
+        takes = f"combine takes the {answers.size} expectations as one array."
+        with calling("combine", f" for I = {answers}", takes):
             final = np.array(self.combine(np.array(answers)))
-        except Exception as error:
-            raise EvaluationError(
-                f"combine raised {type(error).__name__}: {error} for I = {answers}",
-                advice=f"combine takes the {answers.size} expectations as one array.",
-            ) from error
         if final.dtype.kind not in "fiub" or final.ndim > 1 or not final.size:
             raise EvaluationError(
                 f"combine returned {final.dtype} of shape {final.shape} for I = {answers}; "

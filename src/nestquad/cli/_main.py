@@ -162,7 +162,8 @@ def _problems(args: argparse.Namespace) -> int:
     rows = []
     for name in nq.problems.names():
         problem = nq.problems.get(name)
-        sizes = {"d_x": _inner_dim(problem), "d_theta": problem.outer_law.dim}
+        law = problem.outer_law
+        sizes = {"d_x": problem.inner_law(law.middle()).dim, "d_theta": law.dim}
         exact = {"exact": plain(problem.exact), "tags": list(problem.tags)}
         rows.append({"name": name} | sizes | exact)
     if args.json:
@@ -199,11 +200,6 @@ def _demo(args: argparse.Namespace) -> int:
 def _line(est: nq.Estimate) -> str:
     exact = "" if est.exact is None else f", exact value {plain(est.exact)}"
     return f"{est}{exact}"
-
-
-def _inner_dim(problem: nq.NestedExpectation) -> int | None:
-    center = np.full((1, problem.outer_law.base_dim), 0.5)
-    return problem.inner_law(problem.outer_law.from_uniform(center)).dim
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

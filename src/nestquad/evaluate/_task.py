@@ -99,12 +99,7 @@ def columns(span: Span, points: Callable[[], int]) -> Iterator[Span]:
 
 def block_points(problem: NestedExpectation) -> int:
     """Points that fit into memory at a time."""
-    law = problem.outer_law
-    theta = (
-        law.from_uniform(np.full((1, law.base_dim), 0.5))
-        if law.has_transport
-        else law.sample(1, np.random.default_rng(0))
-    )
+    theta = problem.outer_law.middle()
     inner = problem.inner_law(theta)
     numbers = theta.shape[-1] + max(inner.dim or 1, inner.base_dim if inner.has_transport else 1)
     return max(1, limits.MEMORY // (8 * limits.BLOCK_COPIES * (int(numbers) + 1)))
