@@ -332,7 +332,8 @@ def _evaluate_block(g: _G, x: Array, theta: Array, retries: int) -> Array:
         parts.append(np.broadcast_to(again, half[0].shape[:2] + again.shape[2:]))
     if not retries:
         raise EvaluationError(
-            f"g raised {last_line(values)} for x of shape {x.shape} and theta of shape {theta.shape}",
+            f"g raised {last_line(values)} for x of shape {x.shape} and theta of shape "
+            f"{theta.shape}",
             advice="It does not fail on either half of this block. " + _INDEX_ADVICE,
         ) from values
     return joined(parts, axis)
