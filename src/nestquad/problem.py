@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from nestquad._checks import choice, numbers, shown
+from nestquad._checks import choice, instance, numbers
 from nestquad._notebook import pairs
 from nestquad._typing import Array
 from nestquad.distributions import Law, as_law
@@ -101,19 +101,19 @@ class NestedExpectation:
     arrays: str = "numpy"
 
     def __post_init__(self) -> None:
-        for argument, value in (("g", self.g), ("f", self.f), ("combine", self.combine)):
+        for argument in ("g", "f", "combine"):
+            value = getattr(self, argument)
             if value is not None and not callable(value):
                 raise InputError(argument, f"{type(value).__name__}", "a callable, or None")
-        for argument, flag in (("vectorized", self.vectorized), ("noisy", self.noisy)):
-            if not isinstance(flag, bool):
-                raise InputError(argument, repr(flag), "True or False")
+        for argument in ("vectorized", "noisy"):
+            instance(argument, getattr(self, argument), bool, "True or False")
         choice("arrays", self.arrays, ("numpy", "jax", "torch"))
         if find_spec(self.arrays) is None:  # importing it is left to the first call of g
             raise MissingExtraError(f"arrays={self.arrays!r}", self.arrays)
         if self.exact is not None:
             numbers("exact", self.exact, "a number, several of them, or None")
-        if self.name is not None and not isinstance(self.name, str):
-            raise InputError("name", shown(self.name), "text, or None")
+        if self.name is not None:
+            instance("name", self.name, str, "text, or None")
         law = self.outer_law  # validate now, where the user can see which line did it
         if law.batch is not None:
             raise InputError(
@@ -150,8 +150,8 @@ class NestedExpectation:
             "θ": theta,
             "x": x,
             "g(x, θ)": given_g + ("" if self.arrays == "numpy" else f", {self.arrays} arrays"),
-            "f(J)": "identity" if self.f is None else described_signature(self.f),
-            "combine": "" if self.combine is None else described_signature(self.combine),
+            "f(J)": described_signature(self.f, "identity"),
+            "combine": described_signature(self.combine, ""),
             "exact": "" if self.exact is None else f"{np.asarray(self.exact)}",
             "tags": ", ".join(self.tags),
         }
@@ -249,10 +249,13 @@ def described_law(law: Law, longest: int = 72) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def described_signature(function: Callable[..., Any] | None) -> str:
+def described_signature(
+    function: Callable[..., Any] | None,
+    none: str = "evaluated elsewhere: nq.plan writes the points down",
+) -> str:
     """Name and arguments of a function."""
     if function is None:
-        return "evaluated elsewhere: nq.plan writes the points down"
+        return none
     name = getattr(function, "__name__", type(function).__name__)
     try:
         arguments = ", ".join(inspect.signature(function).parameters)
