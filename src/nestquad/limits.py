@@ -18,7 +18,7 @@ TASKS_AHEAD = 3  # tasks for each worker: one running, one waiting, one since th
 # Seconds.
 CHUNK_SECONDS = 0.25  # target duration of a chunk in this thread
 TASK_SECONDS = 0.5  # target duration of a task; a tenth of it is worth handing out
-POLL_SECONDS = 1.0  # between looks at workers, late ones and those of a Dask cluster
+POLL_SECONDS = 1.0  # between looks at late workers, or at a Dask cluster
 PATIENCE_SECONDS = 10.0  # without a result, before a check whether any worker has begun
 BROKEN_POOLS = 3  # process pools in a row that may break before a chunk is finished
 
@@ -51,7 +51,7 @@ FITTED_POINTS = 1 << 15  # points that determine coefficients and refine kernels
 LATTICE_POINTS = 1 << 17  # θ on copies of a lattice at a time
 SURROGATE_POINTS = 256  # θ of a dense process: more are slower than most g
 INNER_NODES = 1_024  # inner points of kernel weights, whose cost is N³
-INNER_COORDINATES = 3  # coordinates of x beyond which kernel weights gain nothing
+INNER_COORDINATES = 3  # coordinates of x beyond which kernel weights do not gain
 TUNED_ROWS = 2  # θ on which an inner kernel is tuned
 
 # Sizes that users may ask for.
