@@ -209,7 +209,7 @@ def measure(
     names_of_g = None if joint is not None else count
     members = tuple(groups.values())
     method = TailSampling(
-        targets, exposure, names_of_g, patience, members, memory, run.budget, n_losses
+        targets, exposure, names_of_g, patience, members, memory, float(run.budget or 0), n_losses
     )
     found, state = run.solve(whole, method)
     if store is not None and state.memory is not None:

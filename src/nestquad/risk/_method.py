@@ -146,8 +146,8 @@ class TailSampling(Method[RiskState]):
     """Outputs of portfolios, each a loss of its own beside the sum of all outputs."""
     memory: Memory | None = field(default=None, compare=False)
     """Values of an earlier run, which are control variates."""
-    budget: int | None = None
-    """Evaluations of the run, if they are limited."""
+    evaluations: float = 0.0
+    """Those of the run, if they are limited."""
     n_losses: int | None = None
     """Leading outputs that are losses, if not all: others are averaged given the loss."""
 
@@ -410,7 +410,7 @@ class TailSampling(Method[RiskState]):
         def score(model: StackedModel) -> float:
             # The square of a bar falls with the number of pairs, of which regressions afford more.
             n = models[0].n_points
-            most = max(SETTINGS.pairs_for_points * n, (self.budget or 0.0) - n)
+            most = max(SETTINGS.pairs_for_points * n, self.evaluations - n)
             size = 0.5 * outputs * np.log(min(self._affordable(model, check), most))
             return float(student_score(model.residuals(check).reshape(-1, outputs)).sum() - size)
 
