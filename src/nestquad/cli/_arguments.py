@@ -144,13 +144,7 @@ _KINDS = "a nq.NestedExpectation, or a function without arguments that returns o
 
 
 def load_problem(target: str) -> NestedExpectation:
-    """The problem of two levels that a target stands for; see `load_expectation`.
-
-    Examples
-    --------
-    >>> load_problem("finance").exact
-    3.07365140973624
-    """
+    """The problem of two levels that a target stands for; see `load_expectation`."""
     problem = load_expectation(target)
     if isinstance(problem, RepeatedExpectation):
         raise InputError(
