@@ -65,7 +65,8 @@ def _boosted(z: Values, y: Values) -> Callable[[Values], Values]:
 def _network(z: Values, y: Values) -> Callable[[Values], Values]:
     from sklearn.neural_network import MLPRegressor
 
-    model = MLPRegressor((32, 32), batch_size=512, early_stopping=True, max_iter=30, random_state=0)
+    settings = {"batch_size": 512, "early_stopping": True, "max_iter": 30, "random_state": 0}
+    model = MLPRegressor(hidden_layer_sizes=(32, 32), **settings)
     return model.fit(z, y).predict
 
 
