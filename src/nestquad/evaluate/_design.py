@@ -323,10 +323,7 @@ def _require_iid(role: str, sequence: object) -> None:
 
 def _finite(role: str, points: Array) -> Array:
     if not np.isfinite(points).all():
-        raise InputError(
-            role,
-            "a law that produced points that are not finite",
-            "finite points",
-            "Check its parameters; an unbounded law is never asked for its quantile at 0 or 1.",
-        )
+        given = "a law that produced points that are not finite"
+        advice = "Check its parameters; an unbounded law is never asked for its quantile at 0 or 1."
+        raise InputError(role, given, "finite points", advice)
     return points

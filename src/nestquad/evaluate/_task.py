@@ -331,12 +331,10 @@ def packed(content: Any, start: Start = "fork") -> bytes:
             return plain
         if isinstance(error, MissingExtraError):
             raise
-        raise InputError(
-            "problem",
-            f"one that cannot be sent to another process: {error}",
-            "functions and data that can be pickled",
-            "Open files, locks and connections inside g, or use threads.",
-        ) from error
+        given = f"one that cannot be sent to another process: {error}"
+        expected = "functions and data that can be pickled"
+        advice = "Open files, locks and connections inside g, or use threads."
+        raise InputError("problem", given, expected, advice) from error
 
 
 @contextmanager
