@@ -39,7 +39,7 @@ class Law(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LossDistribution:
-    """The law of J: the one that value at risk and exceedance probabilities are read from.
+    """The law of J, from which value at risk and exceedance probabilities are read.
 
     Attributes
     ----------

@@ -411,7 +411,7 @@ def _names(outputs: Any) -> list[str]:
 
 
 def _memory(prior: Any, problem: NestedExpectation) -> Memory:
-    """The memory of an earlier run whose laws have as many drivers."""
+    """The memory of an earlier run whose laws have equal numbers of drivers."""
     memory, law = Memory.of(prior), problem.outer_law
     dims = 0, 0
     if has_transports(problem) and not isinstance(law, Empirical):

@@ -33,7 +33,7 @@ class JointProcess(LearnedMethod[ProcessModel]):
     For a g that takes minutes. A Gaussian process on scores of (θ, x) with one lengthscale for
     each coordinate is fitted by restricted likelihood; x is integrated out in closed form, and
     f(Ĵ) is averaged over dense θ, free of g. The first points are scrambled Sobol' points. Each
-    further batch has the points that promise the largest fall of the variance of the answer, and
+    further batch has the points of the largest expected fall of the variance of the answer, and
     among them a share of Sobol' points, for errors that the process does not claim.
 
     Parameters
