@@ -151,7 +151,7 @@ def from_table(
     seed, n = int(generator(rng).integers(1 << 62)), int(group.max()) + 1
     fields: dict[str, Any] = {"problem": name, "n_evaluations": len(group), "n_outer": n}
     fields |= {"n_inner": round(len(group) / n), "method": "nested simulation"}
-    contributions, law = None, Table.of(group, values, seed)
+    contributions, law = None, NestedTable.of(group, values, seed)
     if names:
         by_factors = FactorTable.of(group, values.sum(axis=1), _by_scenario(z, names, group))
         learned = by_factors.law(seed)
@@ -186,7 +186,7 @@ def _factor_notes(law: LawOfJ, names: Sequence[str], n: int) -> list[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class NestedTable:
     """Scenarios of a nested simulation: the law of J that its measures are read from.
 
     Attributes
@@ -209,7 +209,7 @@ class Table:
     steps: bool = True
 
     @classmethod
-    def of(cls, group: Indices, values: Array, seed: int) -> Table:
+    def of(cls, group: Indices, values: Array, seed: int) -> NestedTable:
         count = np.bincount(group).astype(float)
         means = np.stack([np.bincount(group, one) / count for one in values.T], axis=1)
         away = values - means[group]
@@ -461,7 +461,7 @@ def _unseen(targets: Targets, value: Array, raw: Moved, n: int) -> Array:
     return out
 
 
-def _notes(targets: Targets, table: Table, n: int) -> list[str]:
+def _notes(targets: Targets, table: NestedTable, n: int) -> list[str]:
     noise = table.moved().noise
     notes = [f"noise of the inner draws is {noise:.0%} of the variance of scenario means"]
     if not table.varies:

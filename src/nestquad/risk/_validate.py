@@ -22,7 +22,7 @@ from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, plain
 from nestquad.risk._distribution import LossDistribution
 from nestquad.risk._law import LawOfJ
-from nestquad.risk._measure import Run
+from nestquad.risk._measure import RunLimits
 from nestquad.risk._method import TailSampling
 from nestquad.risk._report import RiskReport
 from nestquad.risk._rows import cells_of
@@ -221,11 +221,11 @@ def validate(
     """
     if not isinstance(problem, NestedExpectation):
         raise InputError("problem", type(problem).__name__, "a nq.NestedExpectation")
-    known = {one.name for one in fields(Run)} - {"started"}
+    known = {one.name for one in fields(RunLimits)} - {"started"}
     for name in run:
         if name not in known:
             raise unknown_name("risk.validate", name, known)
-    limits = Run(**run).checked(problem)
+    limits = RunLimits(**run).checked(problem)
     targets = Targets.of(var, es, exceed)
     law, random = problem.outer_law, np.random.default_rng(0)
     theta = law.sample(8, random) if not law.has_transport else None

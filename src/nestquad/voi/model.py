@@ -613,7 +613,7 @@ def _summary(means: Array) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class TableSettings:
+class SimulatedTableSettings:
     """Runs of a model in tables for regression."""
 
     # Runs of the first table towards a tolerance or a time, of a table without either, and at most.
@@ -624,7 +624,7 @@ class TableSettings:
     reserve: float = 1.2
 
 
-TABLES = TableSettings()
+TABLES = SimulatedTableSettings()
 
 
 @dataclass(frozen=True)
