@@ -257,7 +257,8 @@ def draw_variances(
     claimed^κ exp(slope · score), of a size that is a share τ of it: claims of the model
     count as far as pairs confirm them. All of these are averaged over their posterior. Where
     the mean product over all pairs exceeds the mean of v by more than `clearly` standard errors, it
-    takes its place: bins with few large errors show less than all of them together.
+    takes its place, and no draw is below that limit: bins with few large errors show less than all
+    of them together.
     """
     r = seen.pairs.r - np.interp(seen.z, law.z, b)[:, None]
     weights, products = seen.pairs.weights, r[:, 0] * r[:, 1]
@@ -299,9 +300,10 @@ def draw_variances(
     share = weights / weights.sum()
     total, size = float(share @ products), found[:, seen.bins] @ share
     standard_error = float(np.linalg.norm(share * (products - total)))
-    if total - clearly * standard_error > size[0]:
+    lowest = total - clearly * standard_error
+    if lowest > size[0]:
         shown = total + standard_error * np.append(0.0, rng.standard_normal(n_draws))
-        found *= np.maximum(1.0, shown / size)[:, None]
+        found *= np.maximum(1.0, np.maximum(shown, lowest) / size)[:, None]
     if law.steps:
         # A scenario has one (J − Ĵ)², however often it is drawn, and products of few of them vary
         # little: v is known as well as its mean over all.
