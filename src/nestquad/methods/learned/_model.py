@@ -44,12 +44,16 @@ class Paths:
     shared
         Draws (K, M, p) of an error that all groups share, such as truncation of a series, which no
         deletion shows; None if there is none.
+    held_out
+        Values of the points of each group less the prediction of the model that has not seen the
+        group, (R, M, p): R times as large where the sketch is made of the group, zero elsewhere.
     """
 
     errors: Array
     observed: Array
     expected: Array
     shared: Array | None = None
+    held_out: Array | None = None
 
 
 def n_expected(n_paths: int) -> int:
