@@ -29,7 +29,7 @@ from nestquad.methods.learned._posterior import (
     Functional,
     FunctionalDraws,
     PathEffects,
-    Posterior,
+    PosteriorOfJ,
     shape_errors,
 )
 from nestquad.points import Stream
@@ -118,7 +118,7 @@ class Learned(Generic[M]):
 
 
 @dataclass(frozen=True, eq=False)
-class Answer(Generic[M]):
+class LearnedAnswer(Generic[M]):
     """Answer of one model.
 
     Attributes
@@ -331,7 +331,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         check: Check | None,
         stream: Stream,
         log2_theta: int,
-    ) -> Answer[M]:
+    ) -> LearnedAnswer[M]:
         """The answer of the model, with at most 2^`log2_theta` θ in each dense average."""
         average = self.average(problem, fit.scalar, stream)
         average = replace(average, log2_theta=log2_theta, computed=fit.dense)
@@ -340,7 +340,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
 
 def _answer(
     average: DenseAverage, model: M, check: Check | None, calibrations: dict[M, Calibration]
-) -> Answer[M]:
+) -> LearnedAnswer[M]:
     """Average of f(Ĵ) and draws of the answer: posterior of J, dense average, unseen events.
 
     `calibrations` keeps calibrations, which do not depend on the check, for the next turn.
@@ -363,7 +363,7 @@ def _answer(
     if model not in calibrations:
         effects = PathEffects(model, functional, _posterior.DEFAULT)
         calibrations[model] = effects.calibration(average.stream.child(9).generator())
-    posterior = Posterior(model, check, rng, _posterior.DEFAULT)
+    posterior = PosteriorOfJ(model, check, rng, _posterior.DEFAULT)
     drawn = posterior.draws(functional, calibrations[model], by_shape, crossed=order > 0)
     by_replicate = average.of(model, drawn.sd)
     answers = by_replicate.mean(axis=0)
@@ -391,7 +391,7 @@ def complete_answer(
     drawn: FunctionalDraws,
     others: dict[str, Array],
     rng: np.random.Generator,
-) -> Answer[M]:
+) -> LearnedAnswer[M]:
     """Answer from draws of the posterior and directions (k, m) of all other errors."""
     deviations = np.sqrt(sum((one**2).sum(axis=1) for one in others.values()))
     value = average.final(answers)
@@ -401,7 +401,7 @@ def complete_answer(
     draws = value + drawn.values + noise * rng.standard_normal(drawn.values.shape)
     value = value + drawn.correction
     parts = {"posterior": drawn.sd, **{name: size_of(one) for name, one in others.items()}}
-    return Answer(model, average, answers, value, draws, parts, drawn.rate)
+    return LearnedAnswer(model, average, answers, value, draws, parts, drawn.rate)
 
 
 def most_draws(problem: NestedExpectation, n: float) -> int:
@@ -418,7 +418,7 @@ def n_draws(problem: NestedExpectation, n: float) -> int:
     return wanted - wanted % 2 if wanted >= LEARNING.fewest_draws else 0
 
 
-def _described(found: Answer[Any], check: Check | None) -> dict[str, Any]:
+def _described(found: LearnedAnswer[Any], check: Check | None) -> dict[str, Any]:
     """Description of the model and of the check."""
     about: dict[str, Any] = found.model.describe()
     if check is None:
