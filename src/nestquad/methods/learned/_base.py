@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 import nestquad.methods.learned._posterior as _posterior
-from nestquad import limits
 from nestquad._typing import Array
 from nestquad.accuracy import finite_average, order_near, size_of
 from nestquad.errors import EvaluationError, InputError
@@ -53,12 +52,20 @@ class LearningSettings:
         show very little.
     unlearned
         Share of the variance of J beyond which a note says that J is hardly learned.
+    pair_numbers, enough_draws
+        Predictions at fresh draws by all points of a fit, a part of a second, and the number of
+        fresh draws that is worth any time.
+    log2_size
+        Base-2 logarithm of the largest lattice of θ towards a tolerance.
     """
 
     share: float = 0.14
     most_draws: int = 512
     fewest_draws: int = 16
     unlearned: float = 0.5
+    pair_numbers: int = 1 << 27
+    enough_draws: int = 64
+    log2_size: int = 22
 
 
 LEARNING = LearningSettings()
@@ -217,9 +224,9 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         assert isinstance(last.design, LearnedDesign)
         average = DenseAverage(problem, last.state.scalar, goal.stream)
         present = last.design.log2_theta or average.affordable(last.state.model)
-        if present >= limits.LARGEST_LOG2_SIZE:
+        if present >= LEARNING.log2_size:
             return None
-        return replace(last.design, log2_theta=min(present + 2, limits.LARGEST_LOG2_SIZE))
+        return replace(last.design, log2_theta=min(present + 2, LEARNING.log2_size))
 
     def checked(
         self,
@@ -408,7 +415,7 @@ def most_draws(problem: NestedExpectation, n: float) -> int:
     """Largest number of fresh draws for n evaluations, within the time they take."""
     dim = problem.outer_law.base_dim + problem.inner_base_dim
     return int(
-        np.clip(limits.PAIR_NUMBERS / max(n * dim, 1), limits.ENOUGH_PAIRS, LEARNING.most_draws)
+        np.clip(LEARNING.pair_numbers / max(n * dim, 1), LEARNING.enough_draws, LEARNING.most_draws)
     )
 
 

@@ -24,7 +24,7 @@ from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
 from nestquad.gp import IntegratedGP, ScoreKind, Shape
 from nestquad.methods._method import Goal, Turn, require_transports
 from nestquad.methods.learned._average import DenseAverage
-from nestquad.methods.learned._base import LearnedAnswer, Fit, Learned, LearnedMethod
+from nestquad.methods.learned._base import Fit, Learned, LearnedAnswer, LearnedMethod
 from nestquad.methods.learned._evidence import Check, LearnedDesign
 from nestquad.methods.learned._process_model import ProcessModel, fit_process_model
 from nestquad.points import Given, Sobol, Stream

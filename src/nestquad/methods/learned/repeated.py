@@ -20,9 +20,9 @@ from nestquad.methods._events import unseen_errors
 from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._base import (
-    LearnedAnswer,
     Fit,
     Learned,
+    LearnedAnswer,
     LearnedMethod,
     complete_answer,
     rounding_errors,
