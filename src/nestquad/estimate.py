@@ -465,7 +465,12 @@ class Loop:
     @one_blas_thread()
     def start(self) -> None:
         """Plan the first design."""
-        self.design = self.method.plan(self.evaluator.problem, self.goal)
+        problem, goal = self.evaluator.problem, self.goal
+        if goal.seconds and goal.budget and isinstance(self.method, LearnedMethod):
+            analysis = start_plan(problem, None, 0.0)
+            if analysis.seconds(goal.budget, 0, 0) > goal.seconds:  # time decides, not the budget
+                self.goal = replace(goal, adaptive=True, hurried=True)
+        self.design = self.method.plan(problem, self.goal)
 
     @one_blas_thread()
     def turn(self) -> None:

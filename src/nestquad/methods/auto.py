@@ -14,7 +14,7 @@ from nestquad.errors import InputError, NestquadError, UnsupportedError
 from nestquad.evaluate import Design, Evaluations, OutOfTimeError
 from nestquad.methods._candidate import Candidate, credible, is_pilot
 from nestquad.methods._method import Goal, Method, Turn, has_transports
-from nestquad.methods._time import budget_in_time, seconds_of
+from nestquad.methods._time import budget_in_time, seconds_of, start_plan
 from nestquad.methods.learned import CKQ, LSMC, JointLattice, JointProcess, LearnedMethod
 from nestquad.methods.multilevel import MLMC
 from nestquad.methods.nested import NKQ, NMC, NQMC
@@ -58,8 +58,8 @@ class AutoSettings:
         those that the plain rule needs for a tolerance.
     caution
         Where g is faster than the analysis of a model, it goes on instead of the plain rule if it
-        promises a half-width smaller by this factor: on even problems half-widths are 9 times the
-        error of plain rules, and 4 to 5 times that of models, in the median.
+        promises a half-width smaller by this factor: on 14 even problems half-widths are 9 times
+        the error of `NQMC`, and 3 times that of `LSMC`, in the geometric mean.
     unproven
         Share of the seconds left that the analyses of such a model may take until it has shown a
         rate, if that is enough to double its evaluations.
@@ -75,7 +75,7 @@ class AutoSettings:
     analysis: float = 0.5
     worthwhile: float = 0.6
     models: float = 0.2
-    caution: float = 2.0
+    caution: float = 3.5
     unproven: float = 0.25
 
 
@@ -308,6 +308,10 @@ class _Contest:
             return DEFAULT.early
         limits = zip(DEFAULT.least, DEFAULT.most, strict=True)
         first, other = (max(DEFAULT.share * self.left, min(n, s * self.left)) for n, s in limits)
+        if self.seconds < np.inf:  # its analysis ends in time
+            plan, room = start_plan(self.problem, None, 0.0), DEFAULT.models * self.seconds
+            most = max(budget_in_time(plan, self.problem, None, room, first), DEFAULT.early[0])
+            first, other = min(first, most), min(other, most)
         return int(first), int(other)
 
     def planned(self, methods: Methods, sizes: tuple[int, int], left: float) -> Parts:
@@ -350,10 +354,10 @@ class _Contest:
         """Further evaluations of a candidate that budget and time allow."""
         if self.seconds == np.inf:
             return self.left
-        if candidate.method.plain:
-            share = candidate.time.share
-            return min(share * self.seconds / max(candidate.seconds_each, 1e-300), self.left)
         present = candidate.n_evaluations
+        if candidate.method.plain:
+            new = min(self.seconds / max(candidate.seconds_each, 1e-300), self.left)
+            return present * (2.0 ** np.floor(np.log2(1.0 + new / present)) - 1.0)  # it doubles
         n = budget_in_time(
             candidate.time, self.problem, candidate.turn, self.seconds, self.left + present
         )
