@@ -223,8 +223,9 @@ class TimePlan:
         seen = took / model
         if fitted and model > 1.2 * model_before > 0.0:
             seen = max(seen, (took - took_before) / (model - model_before))
-        # Loads come and go, and a turn may be spared one.
-        factor, last = max(seen, 0.5 * self.factor), (model, took) if fitted else self.last
+        # Loads come and go: a turn may be spared one, or be the only one that was held up.
+        factor = min(max(seen, 0.5 * self.factor), 4.0 * self.factor)
+        last = (model, took) if fitted else self.last
         return replace(self, factor=factor, share=self.corrected_share, last=last)
 
     def fits(self, seconds: float, left: float) -> bool:

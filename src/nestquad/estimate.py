@@ -88,8 +88,9 @@ def estimate(
         methods that learn spend them in turns.
     tol, rtol
         Stop when the half-width of the 95 % interval is at most `tol`, or `rtol` times the value;
-        with several answers, for each of them. Without a budget, 10⁷ evaluations are the limit,
-        and ``"auto"`` saves time instead of evaluations: its way then depends on how long g takes.
+        with several answers, for each of them. Without a budget, 10⁷ evaluations are the limit
+        (with `max_seconds` 6.7 × 10⁷, half a gigabyte of values), and ``"auto"`` saves time instead
+        of evaluations: its way then depends on how long g takes.
     method
         ``"auto"``, the name of a method, or a configured one such as ``nq.NKQ(n_inner=64)``.
     rng
@@ -191,7 +192,7 @@ def solved(
     show = as_progress(progress)
     hurried = budget is None
     adaptive = tol is not None or rtol is not None or (hurried and max_seconds is not None)
-    chosen, budget = settled(method, budget, adaptive)
+    chosen, budget = settled(method, budget, adaptive, max_seconds)
     log_start(problem, chosen.name, budget)
     if certify and budget is not None and budget < 2 * Certificate.fewest:
         raise InputError(
@@ -257,12 +258,15 @@ def in_two_levels(
 
 
 def settled(
-    method: str | Method[Any], budget: int | None, adaptive: bool
+    method: str | Method[Any],
+    budget: int | None,
+    adaptive: bool,
+    max_seconds: float | None = None,
 ) -> tuple[Method[Any], int | None]:
     """The method as an object, and the budget with its default."""
     chosen = as_method(method)
     if adaptive and budget is None:
-        budget = DEFAULT_BUDGET
+        budget = DEFAULT_BUDGET if max_seconds is None else limits.KEPT_EVALUATIONS
     if budget is None and not _has_sizes(chosen):
         raise InputError(
             "budget",

@@ -10,6 +10,7 @@ CHUNK_POINTS = 65_536  # points of a block of g: each temporary array takes half
 ROW_TILE = 65_536  # a longer row is cut here at every chunk size, so that sums keep their order
 MEMORY = 256_000_000  # bytes of points and values of a block, temporary arrays of g included
 BLOCK_COPIES = 6  # copies of a block in memory: x, theta, temporary arrays of g
+KEPT_EVALUATIONS = 1 << 26  # values of a design that grows while time is left: half a gigabyte
 KEPT_MEMORY = 16_000_000  # bytes of freed arrays that stay with the process, half of them
 TASK_POINTS = 1 << 24  # points of a task of an executor
 TASKS_AHEAD = 3  # tasks for each worker: one running, one waiting, one since they differ

@@ -421,13 +421,17 @@ class _TimedContest(_Contest):
 
     def model(self, plain: Candidate) -> Parts:
         """Pilot of a model, once the plain rule has shown what g costs, and if that pays."""
-        time, half_width = plain.time, self.goal.half_width
+        time = plain.time
         fitting = min(self.seconds / max(time.seconds_of_g, 1e-12), self.left)
         method, *_ = methods_for(self.problem, fitting)
-        if isinstance(method, JointLattice) and time.is_analysis:
-            method = LSMC()
         if not isinstance(method, LearnedMethod):
             return {}
+        cheaper = isinstance(method, JointLattice) and time.is_analysis
+        return self.affordable_pilots(plain, (LSMC(), method) if cheaper else (method,))
+
+    def affordable_pilots(self, plain: Candidate, methods: Methods) -> Parts:
+        """Pilots of these models, or of the first, whose analyses are worth the time."""
+        time, half_width = plain.time, self.goal.half_width
         if half_width is None:
             room, early, least = self.seconds, DEFAULT.cheap[0] * self.seconds, 0
             most: float = budget_in_time(time, self.problem, None, room, self.left)
@@ -436,11 +440,13 @@ class _TimedContest(_Contest):
             room, early, least = self.cost(plain), 0.0, DEFAULT.early[0]
             most, rival = self.left, plain.needs(half_width)
         size = max(int(min(DEFAULT.least[0], DEFAULT.models * rival)), least)
-        parts = self.planned((method,), (size, size), most) if most else {}
+        parts = self.planned(methods, (size, size), most) if most else {}
         takes = sum(seconds_of(time, design) for design in parts.values())
         lost = takes - time.seconds_of_g * sum(design.n_evaluations for design in parts.values())
         is_early = 2.0 * plain.n * plain.seconds_each < max(early, DEFAULT.cheap[1] * takes)
         is_dear = half_width is not None and takes > DEFAULT.worthwhile * room
+        if len(parts) > 1 and (is_dear or lost > DEFAULT.unproven * room):
+            return self.affordable_pilots(plain, methods[:1])
         return {} if is_early or is_dear or lost > DEFAULT.analysis * room else parts
 
     def cost(self, candidate: Candidate) -> float:
