@@ -219,12 +219,15 @@ class TimePlan:
         The factor is that of the turn, or of its growth since the last fit: fixed costs hide it.
         """
         took = max(seconds - self.seconds_of_g * new, 0.0)
-        model, (model_before, took_before) = self.cost.seconds(n, m, self.dim, fitted=fitted), self.last
+        model, (model_before, took_before) = (
+            self.cost.seconds(n, m, self.dim, fitted=fitted),
+            self.last,
+        )
         seen = took / model
         if fitted and model > 1.2 * model_before > 0.0:
             seen = max(seen, (took - took_before) / (model - model_before))
         # Loads come and go: a turn may be spared one, or be the only one that was held up.
-        factor = min(max(seen, 0.5 * self.factor), 4.0 * self.factor)
+        factor = min(max(took / model, seen, 0.5 * self.factor), 4.0 * self.factor)
         last = (model, took) if fitted else self.last
         return replace(self, factor=factor, share=self.corrected_share, last=last)
 

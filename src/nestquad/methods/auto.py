@@ -61,8 +61,8 @@ class AutoSettings:
         promises a half-width smaller by this factor: on 14 even problems half-widths are 9 times
         the error of `NQMC`, and 3 times that of `LSMC`, in the geometric mean.
     unproven
-        Share of the seconds left that the analyses of such a model may take until it has shown a
-        rate, if that is enough to double its evaluations.
+        Share of the seconds left that the pilots of two models may take there, and the analyses of
+        one until it has shown a rate, if that is enough to double its evaluations.
     """
 
     share: float = 0.04
@@ -125,8 +125,7 @@ class Auto(Method[Race]):
         `JointProcess` alone for a budget of at most 256 evaluations, and for a larger one
         `JointLattice`, then `NQMC`, `CKQ` alone where f needs J > 0, `CKQ`, then `NQMC`, where g
         is noisy, or `NMC`, then `MLMC`, where a law can only be sampled. Where time counts, `LSMC`
-        takes the place of `JointLattice` if an evaluation is faster than its part of the analysis
-        of a lattice.
+        has a pilot as well if an evaluation is faster than its part of the analysis of a lattice.
 
     Examples
     --------
@@ -357,7 +356,7 @@ class _Contest:
         present = candidate.n_evaluations
         if candidate.method.plain:
             new = min(self.seconds / max(candidate.seconds_each, 1e-300), self.left)
-            return present * (2.0 ** np.floor(np.log2(1.0 + new / present)) - 1.0)  # it doubles
+            return float(present * (2.0 ** np.floor(np.log2(1.0 + new / present)) - 1.0))  # doubles
         n = budget_in_time(
             candidate.time, self.problem, candidate.turn, self.seconds, self.left + present
         )
@@ -417,20 +416,22 @@ class _TimedContest(_Contest):
             design = plain.plan(self.problem, replace(self.goal, pilot=DEFAULT.first))
             return {} if design is None else {plain: design}
         (plain_rule, *models) = self.candidates
-        return {} if models or plain_rule.turn is None else self.model(plain_rule)
+        return {} if models or plain_rule.turn is None else self.models(plain_rule)
 
-    def model(self, plain: Candidate) -> Parts:
-        """Pilot of a model, once the plain rule has shown what g costs, and if that pays."""
-        time = plain.time
-        fitting = min(self.seconds / max(time.seconds_of_g, 1e-12), self.left)
-        method, *_ = methods_for(self.problem, fitting)
-        if not isinstance(method, LearnedMethod):
+    def models(self, plain: Candidate) -> Parts:
+        """Pilots of models, once the plain rule has shown what g costs, and if they pay."""
+        fitting = min(self.seconds / max(plain.time.seconds_of_g, 1e-12), self.left)
+        first, *_ = methods_for(self.problem, fitting)
+        if not isinstance(first, LearnedMethod):
             return {}
-        cheaper = isinstance(method, JointLattice) and time.is_analysis
-        return self.affordable_pilots(plain, (LSMC(), method) if cheaper else (method,))
+        if not (isinstance(first, JointLattice) and plain.time.is_analysis):
+            return self.model_pilots(plain, (first,), DEFAULT.analysis)
+        # Where analysis counts, a regression takes the least, and a lattice learns the most.
+        both = self.model_pilots(plain, (LSMC(), first), DEFAULT.unproven)
+        return both or self.model_pilots(plain, (LSMC(),), DEFAULT.analysis)
 
-    def affordable_pilots(self, plain: Candidate, methods: Methods) -> Parts:
-        """Pilots of these models, or of the first, whose analyses are worth the time."""
+    def model_pilots(self, plain: Candidate, methods: Methods, share: float) -> Parts:
+        """Pilots of models whose analyses take at most a share of the time."""
         time, half_width = plain.time, self.goal.half_width
         if half_width is None:
             room, early, least = self.seconds, DEFAULT.cheap[0] * self.seconds, 0
@@ -445,9 +446,7 @@ class _TimedContest(_Contest):
         lost = takes - time.seconds_of_g * sum(design.n_evaluations for design in parts.values())
         is_early = 2.0 * plain.n * plain.seconds_each < max(early, DEFAULT.cheap[1] * takes)
         is_dear = half_width is not None and takes > DEFAULT.worthwhile * room
-        if len(parts) > 1 and (is_dear or lost > DEFAULT.unproven * room):
-            return self.affordable_pilots(plain, methods[:1])
-        return {} if is_early or is_dear or lost > DEFAULT.analysis * room else parts
+        return {} if is_early or is_dear or lost > share * room else parts
 
     def cost(self, candidate: Candidate) -> float:
         found = super().cost(candidate)
