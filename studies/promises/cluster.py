@@ -24,7 +24,7 @@ _SLEEP = 0.02
 # Tasks under way, as with many workers.
 _WINDOW = 500
 # Seconds of a task of a large cluster.
-_LONG = task_seconds(1_000)[0]
+_LONG = task_seconds(1_000)
 
 
 def _run(settings: Settings) -> Result:
