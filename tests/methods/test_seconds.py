@@ -115,7 +115,7 @@ def test_a_moment_is_too_short_to_learn(simulated):
 @pytest.mark.parametrize("name", ["finance", "health", "rainforth"])
 def test_no_fixed_budget_that_fits_is_better(name, simulated):
     problem, ratios = simulated.slow(nq.problems.get(name), 2e-3), []
-    for seconds in (1.0, 3.0):
+    for seconds in (1.0, 2.0):
         begin = simulated.seconds
         timed = nq.estimate(problem, max_seconds=seconds, rng=0)
         assert simulated.seconds - begin < 1.1 * seconds + 0.3
@@ -156,8 +156,8 @@ def test_one_slow_call_does_not_end_the_estimation(at, simulated):
 def test_a_budget_beyond_the_time_has_an_answer(simulated):
     problem = simulated.slow(PROBLEM, 1e-6)
     for options in ({"method": "joint"}, {"certify": True}):
-        est = nq.estimate(problem, budget=10_000_000, max_seconds=1.0, rng=0, **options)
-        assert simulated.seconds < 2.0
+        est = nq.estimate(problem, budget=10_000_000, max_seconds=0.4, rng=0, **options)
+        assert simulated.seconds < 1.6
         assert est.half_width < 0.1
 
 
