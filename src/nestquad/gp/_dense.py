@@ -438,12 +438,12 @@ class GP:
         lower, half, small = self._factor
         _, spread = self._scale
         out = np.empty(z.shape[0])
-        for start in range(0, z.shape[0], limits.PREDICTED_ROWS):
-            block = z[start : start + limits.PREDICTED_ROWS]
+        for start in range(0, z.shape[0], limits.BLOCK_ROWS):
+            block = z[start : start + limits.BLOCK_ROWS]
             white = solve_triangular(lower, self._cross(block).T, lower=True)
             extra = solve_triangular(small, self._trend(block).T - half.T @ white, lower=True)
             variance = self.parameters.signal - (white**2).sum(0) + (extra**2).sum(0)
-            out[start : start + limits.PREDICTED_ROWS] = spread * np.sqrt(np.maximum(variance, 0.0))
+            out[start : start + limits.BLOCK_ROWS] = spread * np.sqrt(np.maximum(variance, 0.0))
         return out
 
     @cached_property
@@ -487,8 +487,8 @@ class GP:
         """
         if not self.correlation.additive or len(z) < 2 * _SETTINGS.line:
             sums = np.empty((len(z), alpha.shape[1]))
-            for start in range(0, len(z), limits.PREDICTED_ROWS):
-                block = slice(start, start + limits.PREDICTED_ROWS)
+            for start in range(0, len(z), limits.BLOCK_ROWS):
+                block = slice(start, start + limits.BLOCK_ROWS)
                 sums[block] = self._cross(z[block]) @ alpha
             return sums
         from scipy.interpolate import CubicSpline  # a tenth of a second to import
