@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -176,6 +177,8 @@ def solved(
 
     Without a complete turn there is nothing learned: an `OutOfTimeError` has the answer.
     """
+    if max_seconds is not None:
+        import_module("scipy.stats.qmc")  # Sobol' points import it, a second that is not for g
     started = clock.now()
     choice("certify", certify, (True, False))
     if certify and isinstance(problem, RepeatedExpectation):
