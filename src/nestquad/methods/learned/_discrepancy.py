@@ -279,9 +279,10 @@ def draw_variances(
 
     The noise of x cancels in products. The prior is a Gaussian process about a multiple of
     claimed^κ exp(slope · score), of a size that is a share τ of it: claims of the model
-    count as far as pairs confirm them. All of these are averaged over their posterior. The mean of
-    v over all pairs is at least the mean product less `clearly` standard errors: bins with few
-    large errors show less than all of them together.
+    count as far as pairs confirm them. All of these are averaged over their posterior. Where
+    the mean product over all pairs exceeds the mean of v by more than `clearly` standard errors, it
+    takes its place, and no draw is below that limit: bins with few large errors show less than all
+    of them together.
     """
     r = seen.pairs.r - np.interp(seen.z, law.z, b)[:, None]
     weights, products = seen.pairs.weights, r[:, 0] * r[:, 1]
@@ -321,9 +322,12 @@ def draw_variances(
         least.append(level[h] * mean)
     found = np.maximum(sd * np.array(fits), DISCREPANCY.least * np.array(least))
     share = weights / weights.sum()
-    total = float(share @ products)
-    lowest = total - clearly * float(np.linalg.norm(share * (products - total)))
-    found *= np.maximum(1.0, lowest / (found[:, seen.bins] @ share))[:, None]
+    total, size = float(share @ products), found[:, seen.bins] @ share
+    standard_error = float(np.linalg.norm(share * (products - total)))
+    lowest = total - clearly * standard_error
+    if lowest > size[0]:
+        shown = total + standard_error * np.append(0.0, rng.standard_normal(n_draws))
+        found *= np.maximum(1.0, np.maximum(shown, lowest) / size)[:, None]
     if law.steps:
         # A scenario has one (J − Ĵ)², however often it is drawn, and products of few of them vary
         # little: v is known as well as its mean over all.
