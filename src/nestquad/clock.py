@@ -179,7 +179,7 @@ class TimePlan:
     seconds_of_g
         Seconds of an evaluation of g.
     factor
-        Seconds on this machine, under its present load, over those of the cost model.
+        Seconds on this machine, under its present load, over the cost model's.
     share, corrected_share
         Share of the time left that a forecast may fill: it errs by a third before a turn has been
         seen, and by a tenth after that.
@@ -248,6 +248,6 @@ class TimePlan:
 
 # A turn of a joint lattice, where coordinates weigh 20 + d for each output, and outputs have fixed
 # costs each: `python -m studies costs`, 72 turns on three shipped and four even problems, 300 to
-# 30,000 evaluations. A tenth of the turns took four times the prediction or more, those with many
-# polynomial terms among them, so `fixed` and `point` are rounded up from .03 and 9e-7.
+# 30,000 evaluations. A tenth of the turns took four times the prediction or more, mostly with many
+# polynomial terms, so `fixed` and `point` are rounded up from .03 and 9e-7.
 LEARNING = AnalysisCost(fixed=0.06, point=1.5e-6, product=8e-10, reference=7e-4)

@@ -100,7 +100,7 @@ def estimate(
         A ``concurrent.futures.Executor`` that evaluates chunks of g; None: in this thread.
     store
         A folder in which every chunk of values is written as soon as it is finished. The same call
-        continues where it was ended, whatever ended it, and another tolerance, budget, method or
+        continues where it was ended for any reason, and another tolerance, budget, method or
         f uses what is there. A store belongs to one problem and one seed; with ``rng=None`` it
         continues with its own.
     progress
@@ -175,7 +175,7 @@ def solved(
 ) -> tuple[Estimate, Turn[Any]]:
     """The answer of `estimate`, and the last turn, whose state has the learned model.
 
-    Without a complete turn there is nothing learned: an `OutOfTimeError` has the answer.
+    Without a complete turn there is no model: an `OutOfTimeError` has the answer.
     """
     if max_seconds is not None:
         import_module("scipy.stats.qmc")  # Sobol' points import it, a second that is not for g
@@ -254,7 +254,7 @@ def solved(
 def in_two_levels(
     problem: NestedExpectation | RepeatedExpectation, method: str | Method[Any]
 ) -> tuple[NestedExpectation, str | Method[Any]]:
-    """The problem with the innermost two levels, and a method that knows of the others."""
+    """The problem with the innermost two levels, and a method for the others."""
     if isinstance(problem, RepeatedExpectation):
         return problem.innermost, as_repeated(method, problem)
     return problem, method
@@ -510,7 +510,7 @@ class Loop:
             self.status, self.design = "time", None
 
     def _in_time(self, seconds: float) -> Goal:
-        """The request as the budget that ends in time, where a learner has nothing but seconds."""
+        """The request as the budget that ends in time, where a learner has only seconds."""
         alone = self.goal.hurried and self.goal.seconds is not None and not self._aimed
         if not alone or not isinstance(self.method, LearnedMethod) or self.last is None:
             return self.goal
@@ -625,8 +625,8 @@ class Loop:
 class CertifiedLoop(Loop):
     """A loop that learns, and then certifies its answer by fresh independent draws.
 
-    Towards a tolerance it learns until the certificate promises to need no more evaluations than
-    were spent so far, and then draws until the certified interval is narrow enough.
+    Towards a tolerance it learns until the certificate should need no more evaluations than were
+    spent so far, and then draws until the certified interval is narrow enough.
     """
 
     def run(self) -> Estimate:

@@ -1,4 +1,4 @@
-"""Candidates of an automatic choice: promise, price and credibility."""
+"""Candidates of an automatic choice: predicted error, price and credibility."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Candidate:
 
     @property
     def n(self) -> int:
-        """Evaluations that the answer rests on, without those that check it."""
+        """Evaluations that the answer rests on, without checks."""
         if self.turn is None:
             return 0
         design = self.turn.design
@@ -92,7 +92,7 @@ class Candidate:
         return 0.0 if state.check is None else state.check.unexplained_share(state.model, 0.0)
 
     def contradicts(self, other: Candidate) -> bool:
-        """Whether the intervals of an answer have nothing in common."""
+        """Whether the intervals of an answer are disjoint."""
         if self.turn is None or other.turn is None:
             return False
         mine, theirs = self.turn.estimate, other.turn.estimate
@@ -231,5 +231,5 @@ def credible(standing: Sequence[Candidate]) -> list[Candidate]:
         )
 
     kept = [candidate for candidate in enough if not is_refuted(candidate)]
-    # Where all are doubted, the widest bar is the least wrong.
+    # Where none is credible, the widest bar is the least wrong.
     return kept or [max(enough, key=lambda candidate: candidate.half_width)]

@@ -1,4 +1,4 @@
-"""Automatic choice of a method: pilots, then the candidate that promises the smallest error."""
+"""Automatic choice of a method: pilots, then the candidate of smallest predicted error."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Race:
 
 @dataclass(frozen=True)
 class Auto(Method[Race]):
-    """The method that suits a problem, and a second one beside it where pairs say that it does not.
+    """The method that suits a problem, and a second one where pairs say that it does not.
 
     A pilot of the first method is checked by pairs of fresh draws. Where they show that it leaves
     more than a fifth of the variance of J unexplained, the next method has a pilot as well, and the
@@ -199,7 +199,7 @@ class Auto(Method[Race]):
 
 
 def _notes(portfolio: Portfolio, race: Race, best: Candidate) -> Iterator[str]:
-    """The choice in words: bars of all candidates, promises, and failures."""
+    """The choice in words: bars of all candidates, predictions, and failures."""
     opinions = [f"{c.method.name} {c.turn.estimate.summary}" for c in race.candidates if c.turn]
     if len(race.candidates) == 1:
         yield f"auto took {best.method.name}: pairs of fresh draws called for no other method"
@@ -216,7 +216,7 @@ def _notes(portfolio: Portfolio, race: Race, best: Candidate) -> Iterator[str]:
 def methods_for(
     problem: NestedExpectation, budget: float | None, *, failed: bool = False
 ) -> Methods:
-    """Methods for a number of evaluations; where the first has `failed`, those to try instead."""
+    """Methods for a number of evaluations; where the first has `failed`, others to try instead."""
     if not has_transports(problem):
         return (NMC(), MLMC())
     if budget is not None and not failed and JointProcess.suits(problem, int(min(budget, 1e15))):
@@ -282,7 +282,7 @@ class _Contest:
         return None
 
     def pilots(self) -> Parts:
-        """Designs of candidates that are to be tried beside those that are there."""
+        """Designs of candidates to be tried in addition."""
         if self.last is None:
             methods = self.own or methods_for(self.problem, self.goal.budget)
             if self.own and not self.goal.adaptive:
@@ -330,7 +330,7 @@ class _Contest:
         return parts
 
     def hopeful(self) -> list[Candidate]:
-        """Candidates that may still give the answer: believed, or too small to be judged."""
+        """Candidates that may still give the answer: credible, or too small to be judged."""
         assert self.last is not None
         standing = self.last.state.standing()
         if self.goal.adaptive and self.last.final:
@@ -364,7 +364,7 @@ class _Contest:
         return max(n - present, 0)
 
     def larger(self, candidate: Candidate, ranked: list[Candidate]) -> Design | None:
-        """A larger design of a candidate, if that promises to pay and ends in time."""
+        """A larger design of a candidate, if that should pay and end in time."""
         if not self.aimed and self.cost(candidate) > min(c.half_width for c in ranked):
             return None
         assert candidate.turn is not None
@@ -395,13 +395,13 @@ class _Contest:
         return None
 
     def reason(self, candidates: list[Candidate]) -> str:
-        """The promises in words; none where evaluations count."""
+        """The predictions in words; none where evaluations count."""
         return ""
 
 
 @dataclass(frozen=True)
 class _TimedContest(_Contest):
-    """The contest where time counts: a plain rule, then a model beside it if its pilot pays.
+    """The contest where time counts: a plain rule, then a model if its pilot pays.
 
     The cost of a candidate is the time that a tolerance needs, or the half-width to expect at the
     end of the time.

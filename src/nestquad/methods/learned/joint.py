@@ -34,7 +34,7 @@ class JointLattice(LearnedMethod[ModelOfJ]):
     ----------
     n_outer
         M, the number of points; where None, the budget or the tolerance decides. It is 4 to 7
-        times a power of two: as many random shifts of a lattice.
+        times a power of two: this number of random shifts of a lattice.
     periodization
         How g becomes periodic. ``"cubic"`` and ``"quintic"`` slow down at the ends of each
         coordinate, so that g times the density vanishes there: best in few coordinates, as the

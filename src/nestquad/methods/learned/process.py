@@ -24,7 +24,7 @@ from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
 from nestquad.gp import IntegratedGP, ScoreKind, Shape
 from nestquad.methods._method import Goal, Turn, require_transports
 from nestquad.methods.learned._average import DenseAverage
-from nestquad.methods.learned._base import Answer, Fit, Learned, LearnedMethod
+from nestquad.methods.learned._base import Fit, Learned, LearnedAnswer, LearnedMethod
 from nestquad.methods.learned._evidence import Check, LearnedDesign
 from nestquad.methods.learned._process_model import ProcessModel, fit_process_model
 from nestquad.points import Given, Sobol, Stream
@@ -40,7 +40,7 @@ class JointProcess(LearnedMethod[ProcessModel]):
     For a g that takes minutes. A Gaussian process on scores of (θ, x) with one lengthscale for
     each coordinate is fitted by restricted likelihood; x is integrated out in closed form, and
     f(Ĵ) is averaged over dense θ, free of g. The first points are scrambled Sobol' points. Each
-    further batch has the points that promise the largest fall of the variance of the answer, and
+    further batch has the points of the largest expected fall of the variance of the answer, and
     among them a share of Sobol' points, for errors that the process does not claim.
 
     Parameters
@@ -214,7 +214,7 @@ class JointProcess(LearnedMethod[ProcessModel]):
         check: Check | None,
         stream: Stream,
         log2_theta: int,
-    ) -> Answer[ProcessModel]:
+    ) -> LearnedAnswer[ProcessModel]:
         """The answer, wider where its changes from turn to turn exceed the claims of the turns."""
         found = super().answer(problem, fit, check, stream, log2_theta)
         factor = fit.model.excess(found.value, found.draws.std(axis=0))
