@@ -57,7 +57,8 @@ class Settings:
     most_missed: float = 0.2  # share of missed posteriors above which an answer is unreliable
     negligible: float = 0.01  # nats by which pairs and likelihoods may differ without a warning
     enumerated: int = 2**20  # likelihoods of an enumeration without a budget
-    exact: float = 1e-4  # error in nats below which Gauss rules over the prior are taken
+    exact: float = 1e-4  # error in nats below which grids of the prior are taken
+    rounding: float = 1e-7  # error in nats below which a grid is not refined
     pilot: int = 4  # data of each replicate in the pilot of a time or a tolerance
     most_steps: int = 4  # steps after the pilot
     most_data: int = 2**16  # data of each replicate in a step
@@ -361,13 +362,15 @@ class Run:
         """Gain by enumeration of all outcomes, where the limits afford the nodes."""
         setup, most = self.setup, float(self.budget or SETTINGS.enumerated) - N_CHECKED
         table = Table.of(setup, self.most, most, stream)
-        if not (n := len(table.outcomes)):
+        if not (n := len(table.rows)):
             return None
         if self.max_seconds is not None:
             with self.schedule.measure("table", 2 * _PILOT_NODES * n):
                 table.gains(_PILOT_NODES, 2, stream)
             most = min(most, 0.5 * self.schedule.left / self.schedule.costs["table"])
-        value, error = table.quadrature(0.5 * (most - setup.n_likelihoods))
+        few = self.experiment.prior_law.base_dim <= 2
+        room = (0.75 if few else 0.0) * (most - setup.n_likelihoods)
+        value, error = table.quadrature(room, SETTINGS.rounding)
         answers = np.full(SETTINGS.replicates, value)
         if error > max(SETTINGS.exact, self.goal(value)):
             size = table.nodes(most - setup.n_likelihoods, SETTINGS.replicates)
@@ -379,7 +382,7 @@ class Run:
                 return None
         return self._gain(
             answers,
-            float(np.hypot(error / NORMAL_95, ROUNDING)),
+            max(error, SETTINGS.rounding) / NORMAL_95,
             n_outer=n,
             n_inner=setup.n_likelihoods // n,
             method="enumeration",
