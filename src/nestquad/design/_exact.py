@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, xlogy
 
-from nestquad._typing import Array, Mask
+from nestquad._typing import Array
 from nestquad.design._experiment import Setup
 from nestquad.distributions import Empirical
 from nestquad.errors import EvaluationError, InputError
@@ -20,37 +21,36 @@ _COMPARED = 16  # outcomes whose likelihoods are compared with sums of those of 
 _RANGES = (1.5, 2.5)  # ranges of counts relative to the largest simulated
 _MOST_OUTCOMES = 4096
 _FEWEST_NODES, _MOST_NODES = 256, 2**14  # nodes of the prior for each replicate
-_INTERVALS, _FINEST = 16, 4096  # of a grid in each variable: the coarsest, and the finest
+_INTERVALS, _FINEST = (10, 16), 2**13  # of the first grids in each variable, and of the last
 _END = 6.0  # of a grid in each driving normal; beyond are 2e-9 of the mass
 _LIGHTEST = 1e-8  # weight of grid points relative to the largest
 _MOST_CELLS = 2**22  # likelihoods in memory at once
-_GEOMETRIC = 0.15  # ratio of changes below which an error falls geometrically; h² has 1/4
+_GOLDEN = 1.618
+_CONVERGING = 0.5  # ratio of changes below which their sum is no accident; h² has 0.38
 _LARGEST = 1e6  # limit of minus log likelihoods: their probabilities are zero
 _TOTAL = 1e-6  # largest error of the sum of probabilities of all outcomes
 
 
 class Grid(NamedTuple):
-    """Points (n, k) of driving normals, their weights, and how often spacings are halved there."""
+    """Equispaced points (n, k) of driving normals, and their weights."""
 
     points: Array
     weights: Array
-    level: Array
 
     @classmethod
-    def of(cls, intervals: int, k: int, lightest: float = _LIGHTEST) -> Grid:
-        axis = np.linspace(-_END, _END, intervals + 1)
-        step = np.arange(intervals + 1)
-        level = np.where(step % 2, 2, np.where(step % 4, 1, 0))
-        points = np.stack(np.meshgrid(*[axis] * k), axis=-1).reshape(-1, k)
-        levels = np.stack(np.meshgrid(*[level] * k), axis=-1).reshape(-1, k).max(axis=1)
-        weights = np.exp(-0.5 * (points**2).sum(axis=1))
-        kept = weights > lightest * weights.max()
-        return cls(points[kept], weights[kept] / weights[kept].sum(), levels[kept])
+    def finer(cls, k: int, accuracy: float = 0.0) -> Iterator[Grid]:
+        """Grids of k = 1 or 2 normals; none of more.
 
-    def coarser(self, level: int) -> tuple[Mask, Array]:
-        """Points of a grid of fewer levels, and their weights."""
-        kept = self.level <= level
-        return kept, self.weights[kept] / self.weights[kept].sum()
+        The spacing falls by the golden section, so that no period is hidden from all of them.
+        """
+        intervals, more = _INTERVALS
+        while k <= 2 and intervals <= _FINEST:
+            axis = np.linspace(-_END, _END, intervals + 1)
+            points = np.stack(np.meshgrid(*[axis] * k), axis=-1).reshape(-1, k)
+            weights = np.exp(-0.5 * (points**2).sum(axis=1))
+            kept = weights > max(1e-3 * accuracy, _LIGHTEST) * weights.max()
+            yield cls(points[kept], weights[kept] / weights[kept].sum())
+            intervals, more = more, intervals + more
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +81,10 @@ class Table:
         """
         experiment = setup.experiment
         k = experiment.prior_law.base_dim
-        least = _INTERVALS**k // 2 if k <= 2 else 8 * _FEWEST_NODES
+        least = _INTERVALS[1] ** k // 2 if k <= 2 else 8 * _FEWEST_NODES
         limit = min(_MOST_OUTCOMES, likelihoods / (_CHECKED + least))
         if experiment.support is not None:
-            table = cls._of_rows(setup, experiment.outcomes(setup.design))
+            table = cls.of_rows(setup, experiment.outcomes(setup.design))
             totals = np.exp(table.logs(table._few(stream))).sum(axis=1)
             if np.abs(totals - 1.0).max() > _TOTAL:
                 given = f"from {totals.min():.4g} to {totals.max():.4g}"
@@ -94,7 +94,7 @@ class Table:
                     "all outcomes, and a log_prob with all constants",
                 )
             return table
-        none, sizes = cls._of_rows(setup, np.zeros((0, 1))), np.zeros(1)
+        none, sizes = cls.of_rows(setup, np.zeros((0, 1))), np.zeros(1)
         for n in (_GLANCE, min(_LOOK, most // 4)):
             u = Sobol().uniforms(stream.child(7), experiment.dim, (0, 1), (0, n))[0]
             y = setup.simulated(u)[1]
@@ -119,7 +119,7 @@ class Table:
         return none
 
     @classmethod
-    def _of_rows(cls, setup: Setup, rows: Array) -> Table:
+    def of_rows(cls, setup: Setup, rows: Array) -> Table:
         return cls(setup, rows, np.zeros(len(rows)), rows)
 
     @classmethod
@@ -131,14 +131,14 @@ class Table:
         single = np.zeros((1 + (ranges - 1).sum(), len(ranges)))
         for j, size in enumerate(ranges):
             single[1 + before[j] : before[j] + size, j] = np.arange(1, size)
-        whole = cls._of_rows(setup, rows.astype(float))
+        whole = cls.of_rows(setup, rows.astype(float))
         parts = np.where(rows > 0, rows + before, 0)
         summed = replace(whole, single=single, parts=parts)
         some = stream.child(12).generator().integers(len(rows), size=_COMPARED)
         latent = whole._few(stream)
         try:
             with np.errstate(all="ignore"):
-                direct = cls._of_rows(setup, whole.rows[some]).logs(latent)
+                direct = cls.of_rows(setup, whole.rows[some]).logs(latent)
                 alike = np.allclose(summed.logs(latent)[:, some], direct, rtol=1e-9, atol=1e-9)
         except EvaluationError:
             return whole
@@ -177,38 +177,27 @@ class Table:
     def quadrature(self, likelihoods: float, accuracy: float) -> tuple[float, float]:
         """Gain and error over all samples of the prior, or a grid of one or two driving normals.
 
-        The error of the trapezoidal rule falls geometrically with the spacing where likelihoods
-        are analytic (Trefethen and Weideman, 2014, The exponentially convergent trapezoidal rule).
-        It is predicted from the grids of twice and four times the spacing: C exp(−a/h) has the
-        change times the square of the ratio of the last two changes.
+        The grid is refined until its error is below the accuracy, or too many likelihoods.
         """
         law = self.setup.experiment.prior_law
         if isinstance(law, Empirical):
             if not self._affords(len(law.weights), likelihoods):
                 return 0.0, np.inf
             logs = self.logs(np.arange(float(len(law.weights)))[:, None])
-            return self._gain(logs, law.weights), 0.0
-        best, intervals = (0.0, np.inf), _INTERVALS
-        while law.base_dim <= 2 and intervals <= _FINEST and best[1] > accuracy:
-            grid = Grid.of(intervals, law.base_dim, max(1e-3 * accuracy, _LIGHTEST))
-            if not self._affords(len(grid.points), likelihoods):
+            evidence, divergence = divergences(logs, law.weights)
+            return float(np.exp(evidence) @ divergence), 0.0
+        best, terms = (0.0, np.inf), list[Array]()
+        for grid in Grid.finer(law.base_dim, accuracy):
+            if best[1] <= accuracy or not self._affords(len(grid.points), likelihoods):
                 break
-            logs = self.logs(grid.points)
-            kept = [grid.coarser(level) for level in range(3)]
-            values = [self._gain(logs[at], weights) for at, weights in kept]
-            before, change = np.abs(np.diff(values))
-            ratio = change / max(before, 1e-300)
-            best = values[2], change * (2.0 * ratio**2 if ratio < _GEOMETRIC else 1.0)
+            evidence, divergence = divergences(self.logs(grid.points), grid.weights)
+            terms.append(np.exp(evidence) * divergence)
+            best = float(terms[-1].sum()), grid_error(terms)
             likelihoods -= len(grid.points) * len(self.single)
-            intervals *= 2
         return best
 
     def _affords(self, nodes: int, likelihoods: float) -> bool:
         return nodes * len(self.single) <= likelihoods and nodes * len(self.rows) <= _MOST_CELLS
-
-    def _gain(self, logs: Array, weights: Array) -> float:
-        evidence, divergence = _divergences(logs, weights)
-        return float(np.exp(evidence) @ divergence)
 
     def gains(self, n: int, replicates: int, stream: Stream) -> Array:
         """Jackknife pseudo-values (R,) of the mutual information, with n nodes each.
@@ -235,7 +224,21 @@ class Table:
         return np.asarray(replicates * whole - (replicates - 1) * without)
 
 
-def _divergences(logs: Array, weights: Array) -> tuple[Array, Array]:
+def grid_error(terms: Sequence[Array]) -> float:
+    """Error of the last of sums of terms (K,) on ever finer grids; infinite for fewer than three.
+
+    Where likelihoods are analytic, the error of the trapezoidal rule is C exp(−a/h) (Trefethen and
+    Weideman, 2014, The exponentially convergent trapezoidal rule): with spacings by the golden
+    section φ, the last change times the ratio of the last two to the power of φ.
+    """
+    if len(terms) < 3:
+        return np.inf
+    before, change = np.abs(np.diff(terms[-3:], axis=0)).sum(axis=1)
+    ratio, moved = change / max(before, 1e-300), abs(float(np.sum(terms[-1] - terms[-2])))
+    return 2.0 * moved * ratio**_GOLDEN if ratio < _CONVERGING else float(change)
+
+
+def divergences(logs: Array, weights: Array) -> tuple[Array, Array]:
     """Log evidence (K,) of rows, and the divergences (K,) of their posteriors from the prior."""
     top = np.maximum(logs.max(axis=0), -_LARGEST)
     p = np.exp(logs - top)

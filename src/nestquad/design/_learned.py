@@ -21,7 +21,6 @@ from nestquad.design._experiment import Experiment, Setup
 from nestquad.design._proposal import (
     Mixture,
     NormalPosterior,
-    PriorProposal,
     Proposal,
     Summary,
     fit_proposal,
@@ -124,22 +123,8 @@ class Learned:
         return len(self.blocks)
 
     @property
-    def from_prior(self) -> bool:
-        """Whether draws come from the prior."""
-        return isinstance(self.blocks[0].proposal, PriorProposal)
-
-    @property
     def mixtures(self) -> tuple[Mixture, ...]:
         return tuple(block.proposal.mixture for block in self.blocks)
-
-    def with_prior(self) -> Learned:
-        """Experiment with draws of the prior instead of the proposal."""
-        blocks = []
-        for block in self.blocks:
-            fit = block.proposal
-            prior = PriorProposal(fit.summary, fit.conditional, fit.mixture, 0.0, fit.score, None)
-            blocks.append(replace(block, proposal=prior))
-        return replace(self, blocks=tuple(blocks))
 
     def at_truth(self, latent: Array, y: Array) -> Array:
         """Log likelihoods (n,) of simulated data at their own parameters."""
@@ -252,13 +237,9 @@ class Population:
 
         The correction has most of its spread in rare data: with a share v of rarer data, a datum
         is chosen with density ∝ v^(-1/2), one in each stratum. Designs that are compared have the
-        order of the reference, and the same data. With draws of the prior, the gain of all data is
-        averaged, and turns continue the sequence.
+        order of the reference, and the same data.
         """
         m = len(self.y)
-        if self.learned.from_prior:
-            at = (turn * n + np.arange(n)) % m
-            return at, n * control_weights(self.drivers[at])
         t = (np.arange(n) + self.stream.child(1, turn).generator().random()) / n
         return self.order[np.minimum((m * t * t).astype(int), m - 1)], 2.0 * t
 

@@ -58,7 +58,7 @@ class SearchSettings:
     finalists: int = 4
     fewest: int = 320  # likelihoods of an estimate
     exact: float = 1e-3  # error in nats, smooth in the design, of sums over outcomes
-    summed: int = 20  # such sums for each coordinate, and once more, that the budget affords
+    summed: int = 12  # such sums for each coordinate, and once more, that the budget affords
     sums: int = 40  # of them at most in a local search, for each coordinate and once more
     draws: int = 4096  # of differences of finalists, for the limit of the regret
     # Shares of the budget for the finalists and for the estimate at the end, whose error bar must
