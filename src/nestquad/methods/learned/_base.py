@@ -50,7 +50,7 @@ class LearningSettings:
         Share of the evaluations that are fresh draws: 8 to 17 % did as well in the prototype.
     most_draws, fewest_draws
         Largest and smallest number of fresh draws: 256 pairs show a variance to 9 %, and eight
-        show next to nothing.
+        show very little.
     unlearned
         Share of the variance of J beyond which a note says that J is hardly learned.
     """
@@ -364,7 +364,7 @@ def _answer(
         effects = PathEffects(model, functional, _posterior.DEFAULT)
         calibrations[model] = effects.calibration(average.stream.child(9).generator())
     posterior = Posterior(model, check, rng, _posterior.DEFAULT)
-    drawn = posterior.draws(functional, calibrations[model], by_shape)
+    drawn = posterior.draws(functional, calibrations[model], by_shape, crossed=order > 0)
     by_replicate = average.of(model, drawn.sd)
     answers = by_replicate.mean(axis=0)
     others = {
