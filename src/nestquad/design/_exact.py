@@ -31,14 +31,14 @@ _LARGEST = 1e6  # limit of minus log likelihoods: their probabilities are zero
 _TOTAL = 1e-6  # largest error of the sum of probabilities of all outcomes
 
 
-class Grid(NamedTuple):
+class PriorGrid(NamedTuple):
     """Equispaced points (n, k) of driving normals, and their weights."""
 
     points: Array
     weights: Array
 
     @classmethod
-    def finer(cls, k: int, accuracy: float = 0.0) -> Iterator[Grid]:
+    def finer(cls, k: int, accuracy: float = 0.0) -> Iterator[PriorGrid]:
         """Grids of k = 1 or 2 normals; none of more.
 
         The spacing falls by the golden section, so that no period is hidden from all of them.
@@ -187,7 +187,7 @@ class Table:
             evidence, divergence = divergences(logs, law.weights)
             return float(np.exp(evidence) @ divergence), 0.0
         best, terms = (0.0, np.inf), list[Array]()
-        for grid in Grid.finer(law.base_dim, accuracy):
+        for grid in PriorGrid.finer(law.base_dim, accuracy):
             if best[1] <= accuracy or not self._affords(len(grid.points), likelihoods):
                 break
             evidence, divergence = divergences(self.logs(grid.points), grid.weights)

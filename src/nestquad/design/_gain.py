@@ -15,7 +15,7 @@ from nestquad._checks import number, shown
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.clock import OutOfTimeError, Schedule
-from nestquad.design._exact import Grid, Table, divergences
+from nestquad.design._exact import PriorGrid, Table, divergences
 from nestquad.design._experiment import Experiment, Setup, check_experiment
 from nestquad.design._learned import (
     N_CHECKED,
@@ -530,7 +530,7 @@ class Run:
             return False
         begin, error, terms = self.schedule.now(), np.inf, list[Array]()
         rows, n, least = self.populations[0].y[: SETTINGS.pilot_data], 0, SETTINGS.grid_data
-        for grid in Grid.finer(law.base_dim):
+        for grid in PriorGrid.finer(law.base_dim):
             if error <= SETTINGS.grid_error or self._grid_data(len(grid.points)) < least:
                 break
             with self.schedule.measure("grid", len(rows) * len(grid.points)):
@@ -562,7 +562,7 @@ class Run:
             n = min(n, cells / (points * self.n_replicates))
         return int(n)
 
-    def _on(self, grid: Grid, y: Array) -> tuple[Array, Array]:
+    def _on(self, grid: PriorGrid, y: Array) -> tuple[Array, Array]:
         """Log evidence (n,) of data, and divergences (n,) of their posteriors, on a grid."""
         rows = max(1, _CELLS // len(grid.points))
         tables = (Table.of_rows(self.setup, y[i : i + rows]) for i in range(0, len(y), rows))
