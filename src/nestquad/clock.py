@@ -63,7 +63,7 @@ def tick() -> None:
 
 
 @dataclass(eq=False)
-class Schedule:
+class TimeSplit:
     """Split of a time limit: the clock of one request, and measured seconds of each unit of work.
 
     The fit of a proposal gets a quarter of the time, as likelihoods improve the answer at the rate

@@ -13,7 +13,7 @@ from test_design_gain import line, line_mean
 import nestquad as nq
 from nestquad import design
 from nestquad.cli import main
-from nestquad.clock import Schedule, use_clock
+from nestquad.clock import TimeSplit, use_clock
 
 
 def coin(n):
@@ -63,7 +63,7 @@ def test_a_support_is_checked():
 def test_a_clock_splits_the_time_by_cost():
     now = [0.0]
     with use_clock(lambda: now[0]):
-        schedule = Schedule(10.0)
+        schedule = TimeSplit(10.0)
         with schedule.measure("simulation", 100):
             now[0] += 0.5
         assert schedule.affordable("simulation", 10**6) == 500  # a quarter of 10 s at 5 ms
@@ -71,7 +71,7 @@ def test_a_clock_splits_the_time_by_cost():
         assert schedule.left == pytest.approx(9.5)
         assert schedule.room_for(0.25)(1.9)
         assert not schedule.room_for(0.25)(2.1)
-    assert Schedule(None).affordable("simulation", 7) == 7
+    assert TimeSplit(None).affordable("simulation", 7) == 7
 
 
 def test_a_bound_has_a_one_sided_interval():

@@ -54,7 +54,7 @@ class PriorGrid(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class OutcomeTable:
     """Likelihoods of all outcomes (K, n_y) at nodes of the prior.
 
     Where observations are independent given θ, log likelihoods of the outcomes are sums, of those
@@ -71,7 +71,7 @@ class Table:
     @classmethod
     def of(
         cls, setup: Setup, most: int, likelihoods: float, stream: Stream, known: float = 0.0
-    ) -> Table:
+    ) -> OutcomeTable:
         """Table of outcomes from `support`, or of counts around the simulated ones.
 
         It has no rows where the data are not counts, or too many for the likelihoods, or where
@@ -119,11 +119,11 @@ class Table:
         return none
 
     @classmethod
-    def of_rows(cls, setup: Setup, rows: Array) -> Table:
+    def of_rows(cls, setup: Setup, rows: Array) -> OutcomeTable:
         return cls(setup, rows, np.zeros(len(rows)), rows)
 
     @classmethod
-    def _of_counts(cls, setup: Setup, ranges: Any, stream: Stream) -> Table:
+    def _of_counts(cls, setup: Setup, ranges: Any, stream: Stream) -> OutcomeTable:
         """Table of all counts below some numbers, by single coordinates where that is the same."""
         rows = np.stack(np.meshgrid(*map(np.arange, ranges), indexing="ij"), axis=-1)
         rows = rows.reshape(-1, len(ranges))
@@ -144,7 +144,7 @@ class Table:
             return whole
         return summed if alike else whole
 
-    def _complete(self, stream: Stream) -> Table | None:
+    def _complete(self, stream: Stream) -> OutcomeTable | None:
         """Table with the constants that let probabilities add up to one, if there are such."""
         logs, n = self.logs(self._few(stream)), self.rows.max(axis=0)
         poisson = -gammaln(self.rows + 1.0)

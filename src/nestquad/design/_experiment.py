@@ -14,7 +14,7 @@ from scipy.special import ndtri
 
 from nestquad._checks import instance, listed, numbers, shown
 from nestquad._typing import Array
-from nestquad.clock import OutOfTimeError, Schedule
+from nestquad.clock import OutOfTimeError, TimeSplit
 from nestquad.distributions import Empirical, Law, Normal, Transport, as_law
 from nestquad.errors import EvaluationError, InputError, NestquadError
 from nestquad.evaluate import opened, packed
@@ -343,7 +343,7 @@ class Setup:
 
     experiment: Experiment
     design: Any
-    schedule: Schedule = field(default_factory=Schedule)
+    schedule: TimeSplit = field(default_factory=TimeSplit)
     executor: Executor | None = None
     show: Callable[[int], None] = lambda done: None
     n_simulations: int = 0
@@ -408,12 +408,12 @@ class _Likelihood:
     def payload(self) -> bytes:
         return packed((self.experiment, self.design))
 
-    def __reduce__(self) -> tuple[type[_Parcel], tuple[bytes]]:
-        return _Parcel, (self.payload,)
+    def __reduce__(self) -> tuple[type[_PackedLikelihood], tuple[bytes]]:
+        return _PackedLikelihood, (self.payload,)
 
 
 @dataclass(frozen=True)
-class _Parcel:
+class _PackedLikelihood:
     """A likelihood on its way to another process, unpacked there at the first call."""
 
     payload: bytes

@@ -14,14 +14,14 @@ from scipy.special import stdtrit
 from nestquad._checks import number, shown
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
-from nestquad.clock import OutOfTimeError, Schedule
-from nestquad.design._exact import PriorGrid, Table, divergences
+from nestquad.clock import OutOfTimeError, TimeSplit
+from nestquad.design._exact import OutcomeTable, PriorGrid, divergences
 from nestquad.design._experiment import Experiment, Setup, check_experiment
 from nestquad.design._learned import (
     N_CHECKED,
     Decision,
     Information,
-    Learned,
+    LearnedExperiment,
     Population,
     Rows,
     Shared,
@@ -44,7 +44,7 @@ _PRIOR_DRAWS = 2**16  # draws of θ for means under the prior; they cost no simu
 
 
 @dataclass(frozen=True)
-class Settings:
+class GainSettings:
     """Sizes of an estimate, chosen by judgment and a few runs on even seeds; no ablation yet."""
 
     simulations: int = 2**16  # by default, at most half of them for the fit
@@ -71,7 +71,7 @@ class Settings:
     margin: float = 1.3  # factor on predicted sizes: pilots have errors of this order
 
 
-SETTINGS = Settings()
+SETTINGS = GainSettings()
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ def half_width(values: Array) -> float:
 
 
 @dataclass(frozen=True)
-class Turn:
+class CorrectionTurn:
     """Nested corrections of all replicates, and measurements over them."""
 
     values: Array  # corrections (R,)
@@ -264,7 +264,7 @@ class Turn:
     seconds: float
 
     @classmethod
-    def pooled(cls, turns: Sequence[Turn]) -> Turn:
+    def pooled(cls, turns: Sequence[CorrectionTurn]) -> CorrectionTurn:
         """Average of turns with their numbers of data as weights.
 
         Turns with fewer draws at each datum than the last are biased more, and left out.
@@ -297,7 +297,7 @@ class Run:
 
     def __post_init__(self) -> None:
         check_experiment(self.experiment)
-        self.schedule, self.turns = Schedule(self.max_seconds), list[Turn]()
+        self.schedule, self.turns = TimeSplit(self.max_seconds), list[CorrectionTurn]()
         self.method = "importance"
         expected = "a whole number of at least 512: the proposal is learned from a half of them"
         most = SETTINGS.simulations if self.simulations is None else self.simulations
@@ -335,7 +335,7 @@ class Run:
             raise InputError("log_prob", "None", "a likelihood", advice)
         return cls(replace(experiment, target=None), design, **settings)
 
-    def solve(self, make: Callable[[Learned], Utility], enumerate_: bool = False) -> Gain:
+    def solve(self, make: Callable[[LearnedExperiment], Utility], enumerate_: bool = False) -> Gain:
         """Learn the proposal, spend the likelihoods, and report."""
         if self.experiment.certain:
             note = "all samples of the prior are the same: there is nothing to learn"
@@ -350,7 +350,7 @@ class Run:
             warnings.warn(text, NestquadWarning, stacklevel=3)
         return gain
 
-    def _solved(self, make: Callable[[Learned], Utility], enumerate_: bool) -> Gain:
+    def _solved(self, make: Callable[[LearnedExperiment], Utility], enumerate_: bool) -> Gain:
         stream, likely = Stream.from_rng(self.rng), self.experiment.log_prob is not None
         if enumerate_ and likely and self.experiment.targets is None:
             exact = self._enumerated(stream)
@@ -366,7 +366,7 @@ class Run:
     def _enumerated(self, stream: Stream) -> Gain | None:
         """Gain by enumeration of all outcomes, where the limits afford the nodes."""
         setup, most = self.setup, float(self.budget or SETTINGS.enumerated) - N_CHECKED
-        table = Table.of(setup, self.most, most, stream)
+        table = OutcomeTable.of(setup, self.most, most, stream)
         if not (n := len(table.rows)):
             return None
         if self.max_seconds is not None:
@@ -478,7 +478,7 @@ class Run:
 
     @property
     def _answers(self) -> Array:
-        return np.asarray(self.pairs + Turn.pooled(self.turns).values)
+        return np.asarray(self.pairs + CorrectionTurn.pooled(self.turns).values)
 
     def _met(self) -> bool:
         asked = self.goal(float(self._answers.mean()))
@@ -497,7 +497,11 @@ class Run:
 
     def _size(self, step: int) -> tuple[int, int]:
         """Data for each replicate and draws of the next step: within time, budget, tolerance."""
-        last, whole, learned = self.turns[-1], Turn.pooled(self.turns), self.utility.learned
+        last, whole, learned = (
+            self.turns[-1],
+            CorrectionTurn.pooled(self.turns),
+            self.utility.learned,
+        )
         inner, n = last.n_inner, float(min(SETTINGS.most_data, self._affordable(last.n_inner)))
         if asked := self.goal(float(self._answers.mean())):
             if half_width(self.pairs) > asked:  # likelihoods cannot help
@@ -548,7 +552,7 @@ class Run:
             found.append((value, float((own - evidence).mean()) - value))
         values, apart = np.array(found).T
         seconds = self.schedule.now() - begin
-        self.turns = [Turn(values, apart, 1.0, 0.0, bias, n, len(chosen.points), seconds)]
+        self.turns = [CorrectionTurn(values, apart, 1.0, 0.0, bias, n, len(chosen.points), seconds)]
         self.pairs, self.method = 0.0 * self.pairs, "grid"
         return True
 
@@ -565,7 +569,7 @@ class Run:
     def _on(self, grid: PriorGrid, y: Array) -> tuple[Array, Array]:
         """Log evidence (n,) of data, and divergences (n,) of their posteriors, on a grid."""
         rows = max(1, _CELLS // len(grid.points))
-        tables = (Table.of_rows(self.setup, y[i : i + rows]) for i in range(0, len(y), rows))
+        tables = (OutcomeTable.of_rows(self.setup, y[i : i + rows]) for i in range(0, len(y), rows))
         parts = [divergences(table.logs(grid.points), grid.weights) for table in tables]
         evidence, divergence = np.concatenate(parts, axis=1)
         return evidence, divergence
@@ -590,7 +594,7 @@ class Run:
                 return False
         values, apart, size, missed, missing = np.array(parts).T
         self.turns.append(
-            Turn(
+            CorrectionTurn(
                 values=values,
                 apart=apart,
                 size=float(np.clip(size, 1.0 / n_inner, 1.0).mean()),
@@ -628,7 +632,7 @@ class Run:
 
         The bias is of posteriors that draws missed, and of routes that disagree.
         """
-        whole, answers = Turn.pooled(self.turns), self._answers
+        whole, answers = CorrectionTurn.pooled(self.turns), self._answers
         first, informative = self.turns[0], isinstance(self.utility, Information)
         if whole.n_inner > first.n_inner and not informative:
             # Without a variance of the weights, bias falls as slowly as one over a root.
@@ -677,7 +681,9 @@ class Run:
             },
         )
 
-    def _status(self, value: float, std_error: float, whole: Turn) -> tuple[str, list[str]]:
+    def _status(
+        self, value: float, std_error: float, whole: CorrectionTurn
+    ) -> tuple[str, list[str]]:
         """Status by one rule: unreliable, converged, the limit that ended the search, or done."""
         asked, half = self.goal(value), NORMAL_95 * std_error
         if isinstance(self.utility, Information) and (

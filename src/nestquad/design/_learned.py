@@ -41,7 +41,7 @@ _CELLS = 2**16  # draws, or products of samples and data, in memory at once
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class BlockProposal:
     """Posterior of all parameters given y, or of the nuisance parameters given targets and y.
 
     `own` are its latent coordinates, and `known` the latent coordinates among its data.
@@ -95,7 +95,7 @@ class Draws:
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class LearnedExperiment:
     """Experiment under one design, with proposals learned from its simulations.
 
     `pairs` are simulations of the fit, latent parameters and data, `n_fit` is the number of all up
@@ -105,13 +105,13 @@ class Learned:
 
     setup: Setup
     targets: tuple[int, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[BlockProposal, ...]
     stream: Stream
     pairs: tuple[Array, Array]
     n_fit: int
     most: int
     notes: tuple[str, ...] = ()
-    reference: Learned | None = None
+    reference: LearnedExperiment | None = None
     orders: dict[tuple[int, int], Any] = field(default_factory=dict)
 
     @property
@@ -215,7 +215,7 @@ class Population:
     (n,). `order` sorts simulations by the density of their data, the rarest first.
     """
 
-    learned: Learned
+    learned: LearnedExperiment
     stream: Stream
     drivers: Array
     latent: Array
@@ -280,7 +280,7 @@ class Utility:
     size, each (T,). The jackknife removes a bias where f is `smooth`.
     """
 
-    learned: Learned
+    learned: LearnedExperiment
     smooth: ClassVar[bool] = True
 
     def pairs(self, population: Population) -> Array:
@@ -468,12 +468,12 @@ class Shared:
     """
 
     reference: Any = None
-    first: Learned | None = None
+    first: LearnedExperiment | None = None
 
-    def learn(self, setup: Setup, simulations: int, stream: Stream) -> Learned:
+    def learn(self, setup: Setup, simulations: int, stream: Stream) -> LearnedExperiment:
         """Fit of one of the designs."""
 
-        def fitted(d: Any) -> Learned:
+        def fitted(d: Any) -> LearnedExperiment:
             starts = () if self.first is None else self.first.mixtures
             return learn(Setup(setup.experiment, d, setup.schedule), simulations, stream, starts)
 
@@ -498,7 +498,7 @@ def _roles(
 
 def learn(
     setup: Setup, simulations: int, stream: Stream, starts: tuple[Mixture, ...] = ()
-) -> Learned:
+) -> LearnedExperiment:
     """Simulate and fit the proposals, without likelihoods.
 
     With a time limit, simulations are limited by the cost of a pilot fit.
@@ -550,7 +550,7 @@ def learn(
         fitted(own, known, simulations // 2, schedule.fit_share, start)
         for (own, known, _), start in zip(roles, known_starts, strict=True)
     ]
-    blocks = tuple(Block(fit[0], *role) for fit, role in zip(fits, roles, strict=True))
+    blocks = tuple(BlockProposal(fit[0], *role) for fit, role in zip(fits, roles, strict=True))
     n_fit = max(n for _, n in fits)
     if isinstance(law, Empirical):
         simulations = min(simulations, n_fit + max(_MOST_CELLS // len(law.samples), 2**12))
@@ -558,7 +558,9 @@ def learn(
     pairs = simulated(n_fit)
     if setup.ignores_noise(*(part[:N_CHECKED] for part in pairs)):
         notes = (*notes, "simulate makes the same data for other noise: does it use e?")
-    return Learned(setup, targets, blocks, stream, pairs, setup.n_simulations, most, notes)
+    return LearnedExperiment(
+        setup, targets, blocks, stream, pairs, setup.n_simulations, most, notes
+    )
 
 
 def amortized_bounds(

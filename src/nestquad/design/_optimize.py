@@ -19,7 +19,7 @@ from nestquad._notebook import pairs
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.design._compare import Criterion, DesignComparison, coordinates, label_of
-from nestquad.design._exact import Table
+from nestquad.design._exact import OutcomeTable
 from nestquad.design._experiment import Experiment, Setup, check_experiment
 from nestquad.design._gain import SETTINGS, Gain, eig, half_width, variance_reduction
 from nestquad.design._learned import Shared, amortized_bounds
@@ -517,7 +517,7 @@ class _Search:
         if known and room < self.searched / len(self.measured):
             raise _SpentError
         room = room if known else room / (SEARCH.summed * (1 + k))
-        table = Table.of(setup, SEARCH.bounds, room, self.stream.child(6), self.largest)
+        table = OutcomeTable.of(setup, SEARCH.bounds, room, self.stream.child(6), self.largest)
         n, value, error = len(table.rows), 0.0, np.inf
         if n:
             value, error = table.quadrature(room - setup.n_likelihoods, SEARCH.exact)
