@@ -213,6 +213,8 @@ def _checked(argument: str, function: Callable[..., Any], expected: str) -> Call
             given = f"one that raised {type(error).__name__}: {error}"
             raise InputError(argument, given, expected) from error
         try:
+            if np.iscomplexobj(raw):
+                raise TypeError("complex numbers")
             values = np.asarray(raw, dtype=np.float64)
         except (TypeError, ValueError) as error:
             given = f"one that returned {shown(raw)}"
