@@ -363,7 +363,7 @@ def _learned(evaluator: Evaluator, stream: Stream, n: int) -> ModelOfJ | None:
     """A model of g over θ and x from about n evaluations of a lattice, if x has a transport."""
     method, problem = JointLattice(), evaluator.problem
     law = problem.outer_law
-    if not problem.inner_law(law.from_uniform(np.full((1, law.base_dim), 0.5))).has_transport:
+    if not problem.inner_law(law.middle()).has_transport:
         return None
     design = method.sized(problem, Goal(stream, n), n, None)
     if design is None:

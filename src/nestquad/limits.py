@@ -6,24 +6,20 @@ Tuning numbers of methods are not here: they are fields of settings classes.
 from __future__ import annotations
 
 # Blocks of evaluations.
-CHUNK_POINTS = 65_536  # points of a block of g: each temporary array takes half a megabyte of cache
-ROW_TILE = 65_536  # a longer row is cut here at every chunk size, so that sums keep their order
+# Points of a block of g: each temporary array takes half a megabyte of cache. A longer row is cut
+# there at every chunk size, so that sums keep their order.
+CHUNK_POINTS = 65_536
 MEMORY = 256_000_000  # bytes of points and values of a block, temporary arrays of g included
-BLOCK_COPIES = 6  # copies of a block in memory: x, theta, temporary arrays of g
+BLOCK_NUMBERS = MEMORY // 48  # numbers of x and theta in a block, of which g makes six copies
 KEPT_MEMORY = 16_000_000  # bytes of freed arrays that stay with the process, half of them
-TASK_POINTS = 1 << 24  # points of a task of an executor
+TASK_CHUNKS = 256  # chunks of a task of an executor
 TASKS_AHEAD = 3  # tasks for each worker: one running, one waiting, one since they differ
-CACHED_CHUNKS = 4  # chunks of a store in memory
 
 # Seconds.
 CHUNK_SECONDS = 0.25  # target duration of a chunk in this thread
-TASK_SECONDS, LEAST_TASK_SECONDS = 0.5, 0.05  # target of a task, and least worth handing out
-# One client feeds all workers, in milliseconds a task: both grow by this for each worker.
-TASK_SECONDS_BY_WORKER, LEAST_SECONDS_BY_WORKER = 0.01, 0.002
-LATE_SECONDS = 1.0  # interval at which workers are polled after the deadline
+TASK_SECONDS = 0.5  # target duration of a task; a tenth of it is worth handing out
+POLL_SECONDS = 1.0  # between looks at late workers, or at a Dask cluster
 PATIENCE_SECONDS = 10.0  # without a result, before a check whether any worker has begun
-COUNT_SECONDS = 2.0  # between two counts of the workers of a Dask cluster
-STALE_SECONDS = 86_400.0  # age of unfinished files of a store that are removed
 BROKEN_POOLS = 3  # process pools in a row that may break before a chunk is finished
 
 # Weights.
@@ -55,7 +51,7 @@ FITTED_POINTS = 1 << 15  # points that determine coefficients and refine kernels
 LATTICE_POINTS = 1 << 17  # θ on copies of a lattice at a time
 SURROGATE_POINTS = 256  # θ of a dense process: more are slower than most g
 INNER_NODES = 1_024  # inner points of kernel weights, whose cost is N³
-INNER_COORDINATES = 3  # coordinates of x beyond which kernel weights gain nothing
+INNER_COORDINATES = 3  # coordinates of x beyond which kernel weights do not gain
 TUNED_ROWS = 2  # θ on which an inner kernel is tuned
 
 # Sizes that users may ask for.

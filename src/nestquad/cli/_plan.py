@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 
 from nestquad._files import check_size
-from nestquad.cli._arguments import Command, add_goal, add_result, load_expectation, new_file
+from nestquad.cli._arguments import (
+    GOAL,
+    TARGET,
+    Command,
+    add_options,
+    load_expectation,
+    new_file,
+)
 from nestquad.errors import InputError
 from nestquad.pages import write_report
 from nestquad.plan import Plan, ValueRows, plan, replay, value_rows
@@ -44,23 +51,16 @@ _SETTINGS = ("target", "budget", "tol", "rtol", "method", "seed")
 def add_plan(command: Command) -> None:
     """Add ``plan`` and ``analyze``."""
     parser = command("plan", _run_plan, _PLAN_SUMMARY, _PLAN_EPILOG)
-    add_goal(parser)
-    parser.add_argument("--seed", type=int, metavar="S", help="the same seed gives the same points")
-    parser.add_argument(
-        "--out",
-        type=new_file,
-        required=True,
-        metavar="POINTS.csv",
-        help="where the points go; .parquet writes Parquet",
-    )
+    add_options(parser, *GOAL, "seed", target=TARGET)
+    where: dict[str, Any] = {"type": new_file, "metavar": "POINTS.csv"}
+    to = "where the points go; .parquet writes Parquet"
+    parser.add_argument("--out", required=True, help=to, **where)
 
     parser = command("analyze", _run_analyze, _ANALYZE_SUMMARY, _ANALYZE_EPILOG)
     parser.add_argument("plan", metavar="PLAN.json", help="what `nestquad plan` wrote")
     parser.add_argument("values", nargs="+", metavar="VALUES.csv", help="CSV or Parquet files")
-    parser.add_argument(
-        "--next", type=new_file, metavar="POINTS.csv", help="write the points to evaluate next"
-    )
-    add_result(parser)
+    parser.add_argument("--next", help="write the points to evaluate next", **where)
+    add_options(parser, "json", "report")
 
 
 def _run_plan(args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from nestquad._checks import number
+from nestquad._checks import number, shown
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.clock import OutOfTimeError, Schedule
@@ -319,6 +319,8 @@ class Run:
             raise InputError("simulations", repr(self.simulations), expected)
         self.most = int(most)
         self.budget = check_limits(self.budget, self.tol, self.rtol, self.max_seconds)
+        if self.executor is not None and not hasattr(self.executor, "map"):
+            raise InputError("executor", shown(self.executor), "a concurrent.futures.Executor")
         goals = (self.budget, self.tol, self.rtol, self.max_seconds)
         if self.experiment.log_prob is not None and all(goal is None for goal in goals):
             raise InputError(

@@ -49,7 +49,7 @@ def chunks(
     [(0, 2), (2, 4), (4, 5)]
     """
     width = span.n1 - span.n0
-    tile = max(1, min(width, limits.ROW_TILE) if whole_rows is None else width)
+    tile = max(1, min(width, limits.CHUNK_POINTS) if whole_rows is None else width)
     t0 = span.t0
     while t0 < span.t1:
         size = points((span.t1 - t0) * width) if callable(points) else points
@@ -99,15 +99,10 @@ def columns(span: Span, points: Callable[[], int]) -> Iterator[Span]:
 
 def block_points(problem: NestedExpectation) -> int:
     """Points that fit into memory at a time."""
-    law = problem.outer_law
-    theta = (
-        law.from_uniform(np.full((1, law.base_dim), 0.5))
-        if law.has_transport
-        else law.sample(1, np.random.default_rng(0))
-    )
+    theta = problem.outer_law.middle()
     inner = problem.inner_law(theta)
     numbers = theta.shape[-1] + max(inner.dim or 1, inner.base_dim if inner.has_transport else 1)
-    return max(1, limits.MEMORY // (8 * limits.BLOCK_COPIES * (int(numbers) + 1)))
+    return max(1, limits.BLOCK_NUMBERS // (int(numbers) + 1))
 
 
 @cache
@@ -122,10 +117,9 @@ def keep_freed_memory() -> None:
     np.empty(limits.KEPT_MEMORY, dtype=np.int8)
 
 
-def task_seconds(workers: int) -> tuple[float, float]:
-    """Target and least duration of a task, for a number of workers."""
-    target = max(limits.TASK_SECONDS, limits.TASK_SECONDS_BY_WORKER * workers)
-    return target, max(limits.LEAST_TASK_SECONDS, limits.LEAST_SECONDS_BY_WORKER * workers)
+def task_seconds(workers: int) -> float:
+    """Target duration of a task: one client feeds all workers, in milliseconds a task."""
+    return max(limits.TASK_SECONDS, 0.01 * workers)
 
 
 @dataclass

@@ -309,7 +309,7 @@ class PeriodicLattice(Sequence):
         R.
     log2_strata
         Base-2 logarithm of the size at which shifts are stratified; None leaves them independent.
-        Shift r is coset r of the lattice that has R times as many points, or the next power of
+        Shift r is coset r of the lattice with R times the points, or the next power of
         two, moved at random within a cell of that lattice. So all points together are nearly as
         even as one lattice, and phases of its dual vectors are independent between shifts, as in
         stratified sampling (Cochran 1977, Sampling techniques, chapter 5).

@@ -230,7 +230,7 @@ def is_discrete(law: Law) -> bool:
 def _laws(problem: NestedExpectation) -> tuple[tuple[str, Law], ...]:
     """Laws of θ, and of x at the median of θ, with their names."""
     outer = problem.outer_law
-    inner = problem.inner_law(outer.from_uniform(np.full((1, outer.base_dim), 0.5)))
+    inner = problem.inner_law(outer.middle())
     return ("outer", outer), ("inner", inner)
 
 

@@ -221,7 +221,7 @@ def _has_jumps(cascade: Cascade, j: Array) -> bool:
     """Whether some f_k jumps where its argument can be, at medians of y."""
     levels, inner = cascade.levels, cascade.levels.innermost
     law = inner.outer_law
-    median = law.from_uniform(np.full((1, law.base_dim), 0.5))
+    median = law.middle()
     for k, (below, scalar) in enumerate(cascade.arguments(j)):
 
         def f(j: Array, k: int = k) -> Array:
