@@ -135,27 +135,6 @@ def _tasks(effort: Effort) -> list[Task]:
     return [task for f in functions for task in cells(f, names, (size,), effort.runs(40))]
 
 
-# Medians of 40 pairs leave this comparison open.
-_CLOSE, _CLOSE_RIVAL, _CLOSE_PAIRS = "Cosine8", "nmc small", 120
-
-
-def _close_tasks(effort: Effort) -> list[Task]:
-    names, size = [series_name(name) for name in ("nkq", _CLOSE_RIVAL)], 2 if effort.tiny else _N
-    return list(cells(_CLOSE, names, (size,), effort.runs(_CLOSE_PAIRS)))
-
-
-def _close(runs: Runs) -> list[Finding]:
-    """One comparison with more pairs, by CPU time."""
-    (size,) = runs.sizes(_CLOSE, series_name("nkq"))
-    ours, other = (
-        race_of(runs.of_cell(_CLOSE, series_name(name), size)).by_cpu
-        for name in ("nkq", _CLOSE_RIVAL)
-    )
-    claim = f"{_CLOSE}, {len(ours.error)} pairs: NKQ's NMSE is no worse than NMC's with NKQ's sizes"
-    paper = "lowest NMSE of all methods at any time"
-    return [Finding(verdicts=(no_worse(claim, ours, other, paper, "s of CPU time"),))]
-
-
 def _analyze(runs: Runs) -> list[Finding]:
     races: dict[str, dict[str, Race]] = {}
     for task in runs.by_task:
@@ -343,17 +322,5 @@ PARTS = (
             "first replicate of all 27 cells, run again with 0.2.0, has the same trajectories to "
             "all digits that are kept."
         ),
-    ),
-    Part(
-        name="bo-close",
-        title="Bayesian optimisation: the closest pair again",
-        source="as above",
-        about=(
-            "The one comparison that the runs above leave open, with three times as many pairs of "
-            "runs and nothing else changed. A ratio above 0.9 counts as no worse."
-        ),
-        tasks=_close_tasks,
-        analyze=_close,
-        extra="botorch",
     ),
 )
