@@ -26,14 +26,10 @@ BROKEN_POOLS = 3  # process pools in a row that may break before a chunk is fini
 DENSE_NODES = 20_000  # nodes of a dense Gram matrix: 3.2 GB
 RULE_POINTS = 8_192  # T or N of a nested kernel rule towards a tolerance: the cost is N³
 STAIRCASE_POINTS = 2_048  # T or N of multilevel kernel quadrature: a second or two
-GRAM_NUMBERS = 2**24  # numbers of Gram matrices of several θ at a time: 128 MB
-KERNEL_NUMBERS = 2**22  # kernel values at a time for an empirical law: 32 MB
+KERNEL_NUMBERS = 2**22  # kernel values at a time, of several θ or many samples: 32 MB
 CACHE_NUMBERS = 2**15  # of several passes over a block, in the fast cache; slower at 2¹³
-PREDICTED_ROWS = 512  # points that a dense process predicts at a time
-GRAM_ROWS = 128  # rows of a Gram matrix that are made at a time
+BLOCK_ROWS = 256  # rows at a time of a Gram matrix, of predictions, of polynomials at least
 ROW_GROUP = 16  # rows whose independent points are made together
-CACHED_NUMBERS = 2**17  # numbers of a block of polynomials that stay in a cache
-FEWEST_ROWS = 256  # points of such a block: shorter ones cost more in calls than in arithmetic
 
 # Learned models: numbers that are computed for each, a part of a second.
 PAIR_NUMBERS = 1 << 27  # of predictions at fresh pairs by all points of a fit

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from enum import IntEnum
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn, TypeAlias, TypeVar
@@ -60,7 +61,15 @@ def add_options(parser: argparse.ArgumentParser, *names: str, target: str = "") 
 
 GOAL = "budget", "tol", "rtol", "method"
 OUTPUT = "seed", "json", "report", "no-progress"
-NOT_MET = 3
+
+
+class Exit(IntEnum):
+    """Exit codes."""
+
+    DONE = 0
+    WRONG_INPUT = 2
+    NOT_MET = 3
+    INTERRUPTED = 130
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +86,7 @@ def answer(
         wrote(args, write(args.report))
     goals = (getattr(args, name, None) for name in ("tol", "rtol"))
     met = all(goal is None for goal in goals) or result.status == "converged"
-    return 0 if met else NOT_MET
+    return Exit.DONE if met else Exit.NOT_MET
 
 
 def wrote(args: argparse.Namespace, path: Path) -> None:
@@ -135,13 +144,7 @@ _KINDS = "a nq.NestedExpectation, or a function without arguments that returns o
 
 
 def load_problem(target: str) -> NestedExpectation:
-    """The problem of two levels that a target stands for; see `load_expectation`.
-
-    Examples
-    --------
-    >>> load_problem("finance").exact
-    3.07365140973624
-    """
+    """The problem of two levels that a target stands for; see `load_expectation`."""
     problem = load_expectation(target)
     if isinstance(problem, RepeatedExpectation):
         raise InputError(

@@ -18,9 +18,9 @@ import numpy as np
 import nestquad as nq
 from nestquad.cli._arguments import (
     GOAL,
-    NOT_MET,
     OUTPUT,
     TARGET,
+    Exit,
     add_options,
     answer,
     count,
@@ -41,8 +41,6 @@ from nestquad.methods import METHODS
 from nestquad.pages import write_report
 from nestquad.plots import new_axes, save
 from nestquad.result import plain
-
-WRONG_INPUT, INTERRUPTED = 2, 130
 
 _DESCRIPTION = """\
 Nested expectations E[f(E[g(x, theta) | theta])] with few evaluations of g and honest error bars."""
@@ -107,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(words)
     if args.command is None:
         parser.print_help(sys.stderr)
-        return WRONG_INPUT
+        return Exit.WRONG_INPUT
     if "seed" in args and args.seed is None and getattr(args, "store", None) is None:
         # Chosen here and not below, so that the command in a report makes the same numbers again.
         args.seed = int(np.random.SeedSequence().generate_state(1)[0])
@@ -122,10 +120,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except (nq.NestquadError, OSError) as error:
         print(f"nestquad: {error}", file=sys.stderr)
-        return WRONG_INPUT
+        return Exit.WRONG_INPUT
     except KeyboardInterrupt:
         print("nestquad: interrupted before there was an answer", file=sys.stderr)
-        return INTERRUPTED
+        return Exit.INTERRUPTED
 
 
 def _estimate(args: argparse.Namespace) -> int:
@@ -187,7 +185,7 @@ def _demo(args: argparse.Namespace) -> int:
     table.plot(right)
     for path in (save(figure, out / "demo.png"), save(figure, out / "demo.svg"), page):
         print(f"wrote {path}")
-    return 0 if est.status == "converged" else NOT_MET
+    return 0 if est.status == "converged" else Exit.NOT_MET
 
 
 def _line(est: nq.Estimate) -> str:

@@ -44,7 +44,7 @@ examples:
 Methods that learn ask for points in several blocks: --next writes the next one, and the values of
 all blocks so far are given together the next time.
 """
-_FORMAT, _VERSION = "nestquad plan", 1
+_FORMAT = {"format": "nestquad plan", "version": 1}
 _SETTINGS = ("target", "budget", "tol", "rtol", "method", "seed")
 
 
@@ -68,7 +68,7 @@ def _run_plan(args: argparse.Namespace) -> int:
     made = _made(settings)
     _write(made, args.out)
     description = args.out.with_suffix(".plan.json")
-    content = {"format": _FORMAT, "version": _VERSION, "id": made.id, **settings}
+    content = {**_FORMAT, "id": made.id, **settings}
     description.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     print(f"{made}\nwrote {args.out} and {description}")
     return 0
@@ -107,7 +107,7 @@ def _read(path: Path) -> Plan:
     check_size(path, "PLAN.json")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        known = content["format"] == _FORMAT and content["version"] == _VERSION
+        known = {name: content[name] for name in _FORMAT} == _FORMAT
         known &= {*_SETTINGS, "id"} <= set(content) and isinstance(content["target"], str)
     except (ValueError, KeyError, TypeError, OSError, RecursionError):
         known = False

@@ -42,8 +42,8 @@ from nestquad.evaluate._task import (
     Done,
     InnerRule,
     Pace,
+    Start,
     Task,
-    UnpackingError,
     block_points,
     chunks,
     columns,
@@ -71,8 +71,11 @@ class Workers:
         self.generation = 0
         # The client of a Dask cluster, whose tasks can be canceled after they have begun.
         self.client: Any = getattr(executor, "_client", None)
-        # Whether tasks leave this process.
-        self.separate = isinstance(executor, ProcessPoolExecutor) or self.client is not None
+        processes = isinstance(executor, ProcessPoolExecutor)
+        self.separate = processes or self.client is not None  # tasks leave this process
+        started = executor._mp_context.get_start_method() if processes else "fork"  # type: ignore
+        own: Start = "fork" if started == "fork" else "spawn"
+        self.start: Start = own if self.client is None else "remote"
 
     @property
     def count(self) -> int:
@@ -157,7 +160,6 @@ class SpanJob:
     span: Span
     reduced: bool = False
     again: bool = False
-    by_value: bool = False
     values: Array | None = None
     future: Future[Done] | None = None
     generation: int = 0
@@ -236,7 +238,6 @@ class Evaluator:
             most, seconds = most * limits.TASK_CHUNKS, task_seconds(self._workers.count)
         self._pace = Pace(1, most, seconds)  # g may take minutes, or microseconds
         self._value_bytes = 8
-        self._by_value = False
         self.glimpse: Array | None = None
         self._outputs: tuple[int, ...] | None = None
         self.given, self.units = self.problem, Units(self.in_units)
@@ -261,11 +262,10 @@ class Evaluator:
         A tile that is cheap is one job, reduced where it is evaluated. An expensive one, or one
         to be stored, consists of several jobs whose values come here.
         """
-        task = Task(self.given, grid, rule, self.chunk_points, self.retries)
+        start = "fork" if self._workers is None else self._workers.start
+        task = Task(self.given, grid, rule, self.chunk_points, self.retries, start)
         before, reused = self.n_evaluations, self.n_reused
         if self._workers is not None and self._workers.separate:
-            if self._by_value:
-                task.send_by_value()
             _ = task.payload  # here, where the error is seen, and not in a thread of the pool
         tile, buffer, filled = None, None, 0
         for job, values in self._results(task, self._jobs(task, span)):
@@ -434,15 +434,6 @@ class Evaluator:
                 result = future.result()
             except BrokenExecutor as error:
                 workers.replace(job.generation, error)
-                job.submit(task, workers)
-            except UnpackingError as error:
-                if job.by_value:
-                    failure = error
-                    continue
-                if not self._by_value:
-                    self._by_value = True
-                    task.send_by_value()
-                job.by_value = True
                 job.submit(task, workers)
             except NestquadError as error:
                 failure = error

@@ -105,7 +105,7 @@ def _short(values: Array) -> str:
     return np.array2string(values.ravel()[:3], precision=6, separator=", ")
 
 
-_FORMAT, _VERSION = "nestquad store", 1
+_FORMAT: dict[str, Any] = {"format": "nestquad store", "version": 1}
 _MANIFEST, _POINTS = "manifest.json", "points.json"
 _NAME = re.compile(r"(\d{1,15})-(\d{1,15})x(\d{1,15})-(\d{1,15})\.([0-9a-f]{16})\.npy")
 _OTHER_FOLDER = "Use another folder, or delete this one."
@@ -149,8 +149,7 @@ class Store:
         folder = Path(path)
         from nestquad import __version__
 
-        current = {"format": _FORMAT, "version": _VERSION, "nestquad": __version__}
-        manifest = {**current, "problem": fingerprint(problem)}
+        manifest = {**_FORMAT, "nestquad": __version__, "problem": fingerprint(problem)}
         file = folder / _MANIFEST
         # Once: a generator gives another stream the next time.
         seeded = None if rng is None else Stream.from_rng(rng)
@@ -431,14 +430,15 @@ def _begin(file: Path, given: dict[str, Any], stream: Stream) -> None:
 
 def _manifest(file: Path) -> dict[str, Any]:
     content = _json(file, _OTHER_FOLDER)
-    if content.get("format") == _FORMAT and content.get("version") != _VERSION:
+    ours = content.get("format") == _FORMAT["format"]
+    if ours and content.get("version") != _FORMAT["version"]:
         version, nestquad = shown(content.get("version")), shown(content.get("nestquad"))
         given = f"{str(file.parent)!r} of format version {version}, written by nestquad {nestquad}"
-        expected = f"format version {_VERSION}, which this nestquad reads"
+        expected = f"format version {_FORMAT['version']}, which this nestquad reads"
         raise InputError("store", given, expected, _OTHER_FOLDER)
     entropy, problem = content.get("stream"), content.get("problem")
     whole = isinstance(entropy, list) and all(type(word) is int and word >= 0 for word in entropy)
-    if content.get("format") != _FORMAT or not whole or not isinstance(problem, dict):
+    if not ours or not whole or not isinstance(problem, dict):
         given = f"{str(file)!r}, which is no manifest of a store"
         raise InputError("store", given, "a store", _OTHER_FOLDER)
     return content

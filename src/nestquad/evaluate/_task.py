@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib.util
 import pickle
 import sys
 import types
@@ -12,7 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any, Protocol
+from importlib.machinery import PathFinder
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -173,6 +172,10 @@ class Pace:
         self.points = min(max(int(size * factor), 1), self.most)
 
 
+Start: TypeAlias = Literal["fork", "spawn", "remote"]
+"""How processes start: as copies of this one, anew on this machine, or elsewhere."""
+
+
 class InnerRule(Protocol):
     """Reduction of the values of g at each θ to a few numbers: J from all and from fewer points.
 
@@ -204,19 +207,12 @@ class Task:
     rule: InnerRule | None
     block_points: int
     retries: int = 0
+    start: Start = "fork"
 
     @cached_property
     def payload(self) -> bytes:
-        return self._packed()
-
-    def _packed(self, *, by_value: bool = False) -> bytes:
         content = (self.problem, self.grid, self.rule, self.block_points, self.retries)
-        return packed(content, by_value=by_value)
-
-    def send_by_value(self) -> None:
-        """Send all that is not installed with the task, since workers do not find it by name."""
-        for task in {id(task): task for task in (self, self.raw)}.values():
-            vars(task)["payload"] = task._packed(by_value=True)
+        return packed(content, self.start)
 
     @cached_property
     def raw(self) -> Task:
@@ -288,10 +284,6 @@ def run_task(task: Task | Parcel, span: Span) -> Done:
     return Done(span, values, clock.now() - started, g.n_points - span.size)
 
 
-class UnpackingError(EvaluationError):
-    """A worker that got a task could not make sense of it."""
-
-
 @dataclass(frozen=True)
 class Parcel:
     """A task on its way to a worker, who opens it inside our own code.
@@ -308,40 +300,37 @@ def opened(payload: bytes) -> Any:
     try:
         return pickle.loads(payload)
     except Exception as error:
-        raise UnpackingError(
+        raise EvaluationError(
             f"a worker could not unpack the problem ({type(error).__name__}: {error})",
             advice="Modules that g needs have to be installed where the workers run.",
         ) from error
 
 
-def packed(content: Any, *, by_value: bool = False) -> bytes:
+def packed(content: Any, start: Start = "fork") -> bytes:
     """Pickled content, by cloudpickle where pickle gives up (lambdas, closures).
 
-    Objects of ``__main__`` go by value, since the main module of a worker may be another one, or
-    else by reference, which works in forked processes. With
-    `by_value` all that is not installed goes by value.
+    Objects of ``__main__``, and of modules that workers do not find, go by value. Processes that
+    are forked have them: there they may go by reference.
     """
-    reason: Exception | None = None
+    plain, reason = b"", ""
     try:
         plain = pickle.dumps(content)
-        if not by_value and b"__main__" not in plain:
-            return plain
     except (pickle.PicklingError, AttributeError, TypeError, RecursionError) as error:
-        plain, reason = b"", error
-    feature = "Sending this problem to another process"
-    feature += f" (pickle says: {reason})" if reason else ""
+        reason = f" (pickle says: {error})"
+    modules = _modules_by_value(start)
+    names = ["__main__", *(module.__name__ for module in modules)]
+    if plain and not any(name.encode() in plain for name in names):
+        return plain
     try:
+        feature = f"Sending this problem to another process{reason}"
         cloudpickle = optional_module("cloudpickle", feature, "parallel")
-    except MissingExtraError:
-        if plain:
-            return plain
-        raise
-    try:
-        with _values_of_modules(cloudpickle, by_value):
+        with _registered(cloudpickle, modules):
             return bytes(cloudpickle.dumps(content))
     except Exception as error:
-        if plain and not by_value:
+        if plain and (start == "fork" or isinstance(error, MissingExtraError)):
             return plain
+        if isinstance(error, MissingExtraError):
+            raise
         raise InputError(
             "problem",
             f"one that cannot be sent to another process: {error}",
@@ -351,37 +340,33 @@ def packed(content: Any, *, by_value: bool = False) -> bytes:
 
 
 @contextmanager
-def _values_of_modules(cloudpickle: Any, wanted: bool) -> Iterator[None]:
-    """Functions and classes of the user's own modules go by value inside the block."""
-    ours = __name__.partition(".")[0]
+def _registered(cloudpickle: Any, modules: list[types.ModuleType]) -> Iterator[None]:
+    """Functions and classes of the modules go by value inside the block."""
     known = set(cloudpickle.list_registry_pickle_by_value())
-    modules = [
-        module
-        for name, module in list(sys.modules.items())
-        if wanted
-        and isinstance(module, types.ModuleType)
-        and getattr(module, "__file__", None)
-        and name.partition(".")[0] != ours
-        and module.__name__ == name not in known
-        and not _is_installed(name)
-    ]
-    for module in modules:
+    new = [module for module in modules if module.__name__ not in known]
+    for module in new:
         cloudpickle.register_pickle_by_value(module)
     try:
         yield
     finally:
-        for module in modules:
+        for module in new:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def _is_installed(module: str | None) -> bool:
-    """Whether a module belongs to Python or an installed package, not to the user."""
-    name = (module or "").partition(".")[0]
-    if name in sys.stdlib_module_names and name != "__main__":
-        return True
-    loaded = sys.modules.get(module or "")
-    file = getattr(loaded, "__file__", None)
-    if loaded is None and name.isidentifier():
-        with contextlib.suppress(ImportError, ValueError):
-            file = getattr(importlib.util.find_spec(name), "origin", None)
-    return "site-packages" in (file or "") or "dist-packages" in (file or "")
+def _modules_by_value(start: Start) -> list[types.ModuleType]:
+    """Modules of the user that another process, or a remote one, would not import."""
+    return [
+        module
+        for name, module in list(sys.modules.items())
+        if isinstance(module, types.ModuleType)
+        and module.__name__ == name != "__main__"
+        and _is_of_the_user(name.partition(".")[0], getattr(module, "__file__", None))
+        and (start == "remote" or PathFinder.find_spec(name.partition(".")[0]) is None)
+    ]
+
+
+def _is_of_the_user(package: str, file: str | None) -> bool:
+    """Whether a module belongs neither to Python nor to an installed package, nor to us."""
+    if file is None or package in sys.stdlib_module_names or package == __name__.partition(".")[0]:
+        return False
+    return "site-packages" not in file and "dist-packages" not in file

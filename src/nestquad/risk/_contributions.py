@@ -133,8 +133,8 @@ class OutputDraws:
         self.predicted = pairs.mean_of(predicted)
         # Given scenarios are no sample: their pairs have no bootstrap.
         self.chances = law.bootstrap[1] if law.scatter else np.ones((len(law.b), len(self.seen.z)))
-        self.near = law.dependence(targets, self.seen.pairs.s)
         self.column = np.clip(np.searchsorted(law.z, self.seen.z), 0, n - 1)
+        self.near = law.dependence(targets)[:, self.column]
         self.means = [self._means(k) for k in range(len(law.samples))]
 
     def _means(self, k: int) -> Array:

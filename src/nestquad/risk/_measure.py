@@ -208,7 +208,9 @@ def measure(
     patience = float(np.clip((max_seconds or 160.0) / 20.0, 1.0, 8.0)) if aimed else 1.0
     names_of_g = None if joint is not None else count
     members = tuple(groups.values())
-    method = TailSampling(targets, exposure, names_of_g, patience, members, memory, n_losses)
+    method = TailSampling(
+        targets, exposure, names_of_g, patience, members, memory, float(run.budget or 0), n_losses
+    )
     found, state = run.solve(whole, method)
     if store is not None and state.memory is not None:
         state.memory.save(store)

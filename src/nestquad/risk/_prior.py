@@ -186,7 +186,9 @@ class Replayed:
         """Residuals of a loss at the pairs that were evaluated again, with Ĵ = s at all pairs."""
         m, r = len(self.residuals), lines(self.residuals)[:, :, line]
         expected = lines(self.claimed)[:, line] ** 2
-        return Pairs(s[:m], r, self.memory.draws.weights[:m], expected, same[:m])
+        draws = self.memory.draws
+        along = draws.uniform[:m, 0] if draws.uniform.shape[1] == 1 else None
+        return Pairs(s[:m], r, draws.weights[:m], expected, same[:m], along=along)
 
     def verdict(self, by_model: Array, lines: Lines) -> tuple[bool, str]:
         """Whether earlier values help beside a model with residuals (m, 2), and a note on it."""

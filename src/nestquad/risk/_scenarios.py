@@ -189,8 +189,25 @@ class LawScenarios(Scenarios):
             known = KnownValues(evaluations.evaluator, evaluations.design, summed)
             joint = JointLattice().fit(known, None).model
             assert isinstance(joint, JointModel)
-            found.insert(0, joint)
+            found = [joint, self._trend(joint), *found]
         return found
+
+    def _trend(self, joint: JointModel) -> ModelOfJ:
+        """The sparse polynomials of a joint model, without the processes of their residuals."""
+        data, fits = joint.data, [one.fit for one in joint.outputs]
+        n = len(fits[0].residuals)
+        return RegressionModel(
+            tuple(
+                Regression(one.fit, one.fit.coefficients, "identity", joint.dim, one.scale)
+                for one in joint.outputs
+            ),
+            data.uniform[:n],
+            data.values[:n],
+            joint.table.first(n),
+            joint.dim,
+            self.stream.child(4),
+            data.weights[:n],
+        )
 
     def dense(self, model: StackedModel, n: int, stream: Stream) -> DenseSet:
         affordable = (_NUMBERS // (n * max(model.cost, 1))).bit_length() - 1

@@ -633,7 +633,8 @@ def _unmet(law: LawOfJ, targets: Targets) -> Array:
     assert law.pairs is not None
     pairs = law.pairs
     rest = pairs.r.mean(axis=1) - np.interp(pairs.s, law.s, law.b[0])
-    share = law.dependence(targets, pairs.s)
+    near = np.clip(np.searchsorted(law.s, pairs.s), 0, len(law.s) - 1)
+    share = law.dependence(targets)[:, near]
     share = share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
     # Lower limit of α: Hill's 1/α has a standard error of a quarter for 16 residuals.
     alpha = max(tail_index(rest[:, None]) / 1.5, SETTINGS.heaviest)

@@ -364,7 +364,7 @@ def _answer(
         effects = PathEffects(model, functional, _posterior.DEFAULT)
         calibrations[model] = effects.calibration(average.stream.child(9).generator())
     posterior = Posterior(model, check, rng, _posterior.DEFAULT)
-    drawn = posterior.draws(functional, calibrations[model], by_shape)
+    drawn = posterior.draws(functional, calibrations[model], by_shape, crossed=order > 0)
     by_replicate = average.of(model, drawn.sd)
     answers = by_replicate.mean(axis=0)
     others = {

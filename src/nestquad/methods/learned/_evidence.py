@@ -113,6 +113,10 @@ class Check:
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         return cls(*columns)
 
+    def first(self, n: int) -> Check:
+        """The draws at the first n θ."""
+        return Check(self.uniform[:n], self.weights[:n], self.inner[:n], self.values[:n])
+
     @cached_property
     def scale(self) -> Array:
         """The size (p,) of the values, whose squares may be out of range."""

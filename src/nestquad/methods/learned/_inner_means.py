@@ -20,14 +20,12 @@ from nestquad.regression import ControlVariates, Score, fit_controls
 class InnerMeans:
     """J at T points by rules of N, N/2 and N/4 values, (views, T, p), and which rule it was.
 
-    `controls` are the control variates that were fitted, whether the rule uses them or not; `rest`
-    (t, N, p) is the remainder of g at some θ, less its mean there.
+    `controls` are the control variates that were fitted, whether the rule uses them or not.
     """
 
     j: Array
     rule: str
     dim: int
-    rest: Array
     controls: ControlVariates | None = None
 
     @property
@@ -120,7 +118,6 @@ def inner_means(
         scale * candidates[best],
         best,
         inner.x.shape[-1],
-        scale * (rest - rest.mean(axis=1, keepdims=True)),
         controls=controls,
     )
 

@@ -108,7 +108,7 @@ class KernelRuleByTheta:
 
     @property
     def whole_rows(self) -> int | None:
-        return max(1, limits.GRAM_NUMBERS // self.sizes[0] ** 2)
+        return max(1, limits.KERNEL_NUMBERS // self.sizes[0] ** 2)
 
     def reduce(self, values: Array, span: Span, points: InnerPoints | None) -> Array:
         assert points is not None
