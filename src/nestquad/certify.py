@@ -110,7 +110,7 @@ class ProxyCheck:
     def is_good(self) -> bool:
         """Whether the proxy misses at most 0.25 % of the variance of J, with 95 % confidence.
 
-        False also where more than 1 % of scenarios may be unlike those drawn, or where E f(J)
+        False also where more than 1 % of scenarios may be unlike the drawn ones, or where E f(J)
         depends on events that few evaluations have met.
         """
         return self.diagnosis.is_good and not self._is_rare
@@ -126,7 +126,7 @@ class ProxyCheck:
         return self.estimate.n_evaluations
 
     def worst(self, n: int = 10) -> list[Scenario]:
-        """The n scenarios with the largest errors of those drawn, each with its error."""
+        """The n scenarios drawn with the largest errors, each with its error."""
         return self.diagnosis.worst(n)
 
     def _lines(self) -> dict[str, str]:

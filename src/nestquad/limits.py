@@ -11,6 +11,7 @@ from __future__ import annotations
 CHUNK_POINTS = 65_536
 MEMORY = 256_000_000  # bytes of points and values of a block, temporary arrays of g included
 BLOCK_NUMBERS = MEMORY // 48  # numbers of x and theta in a block, of which g makes six copies
+KEPT_EVALUATIONS = 1 << 26  # values of a design that grows while time is left: half a gigabyte
 KEPT_MEMORY = 16_000_000  # bytes of freed arrays that stay with the process, half of them
 TASK_CHUNKS = 256  # chunks of a task of an executor
 TASKS_AHEAD = 3  # tasks for each worker: one running, one waiting, one since they differ

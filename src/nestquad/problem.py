@@ -116,20 +116,14 @@ class NestedExpectation:
             instance("name", self.name, str, "text, or None")
         law = self.outer_law  # validate now, where the user can see which line did it
         if law.batch is not None:
-            raise InputError(
-                "outer",
-                f"a batch of {law.batch} laws",
-                "one law of θ",
-                "Parameters of the outer law have shape (d,), not (T, d).",
-            )
+            advice = "Parameters of the outer law have shape (d,), not (T, d)."
+            raise InputError("outer", f"a batch of {law.batch} laws", "one law of θ", advice)
         if not callable(self.inner) or isinstance(self.inner, Law):
             static = as_law(self.inner, argument="inner")
             if static.batch is not None:
-                raise InputError(
-                    "inner",
-                    f"a batch of {static.batch} laws that does not depend on θ",
-                    "one law, or a callable theta -> law batched over theta",
-                )
+                given = f"a batch of {static.batch} laws that does not depend on θ"
+                expected = "one law, or a callable theta -> law batched over theta"
+                raise InputError("inner", given, expected)
 
     @property
     def label(self) -> str:
@@ -178,12 +172,9 @@ class NestedExpectation:
         n_theta = theta.shape[0]
         law = as_law(self._call_inner(theta), batch=n_theta, argument="inner(theta)")
         if law.batch not in (None, 1, n_theta):
-            raise InputError(
-                "inner(theta)",
-                f"a batch of {law.batch} laws for {n_theta} values of theta",
-                "one law for each row of theta",
-                "Give the parameters shape (T, d): theta has shape (T, d_theta).",
-            )
+            given = f"a batch of {law.batch} laws for {n_theta} values of theta"
+            advice = "Give the parameters shape (T, d): theta has shape (T, d_theta)."
+            raise InputError("inner(theta)", given, "one law for each row of theta", advice)
         if law.batch is None and n_theta > 1:
             self._refuse_parameters_without_coordinates(theta, law.dim)
         return law
@@ -201,12 +192,10 @@ class NestedExpectation:
             self._call_inner(theta[:-1]), batch=theta.shape[0] - 1, argument="inner(theta)"
         )
         if fewer.batch is None and fewer.dim != dim:
-            raise InputError(
-                "inner(theta)",
-                f"parameters of shape ({theta.shape[0]},), read as coordinates of one law",
-                f"parameters of shape (T, d), here ({theta.shape[0]}, d)",
-                "Keep the last axis: theta[:, :1] instead of theta[:, 0].",
-            )
+            given = f"parameters of shape ({theta.shape[0]},), read as coordinates of one law"
+            expected = f"parameters of shape (T, d), here ({theta.shape[0]}, d)"
+            advice = "Keep the last axis: theta[:, :1] instead of theta[:, 0]."
+            raise InputError("inner(theta)", given, expected, advice)
 
     def natural_j(self, j: Array) -> Array:
         """J in the units of g, for messages: methods may see it in others."""

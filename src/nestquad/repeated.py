@@ -209,7 +209,7 @@ class RepeatedExpectation:
 
     @cached_property
     def _n_taken(self) -> tuple[int, ...]:
-        """Number of y that each f takes, beside j."""
+        """Number of y that each f takes in addition to j."""
         return tuple(_n_arguments(one, self.depth + 1) - 1 for one in self.f)
 
     def _repr_html_(self) -> str:
@@ -292,7 +292,7 @@ class _OfParts:
 
 @dataclass(frozen=True, eq=False)
 class _AtMedians:
-    """All f one after the other at medians of y: the answer if nothing varied."""
+    """All f one after the other at medians of y: the answer without variation."""
 
     levels: RepeatedExpectation
     median: Array

@@ -147,12 +147,9 @@ def load_problem(target: str) -> NestedExpectation:
     """The problem of two levels that a target stands for; see `load_expectation`."""
     problem = load_expectation(target)
     if isinstance(problem, RepeatedExpectation):
-        raise InputError(
-            "TARGET",
-            f"{target!r}, which is of type RepeatedExpectation",
-            _KINDS,
-            "Repeated expectations are for `nestquad estimate` and `nestquad plan`.",
-        )
+        given = f"{target!r}, which is of type RepeatedExpectation"
+        advice = "Repeated expectations are for `nestquad estimate` and `nestquad plan`."
+        raise InputError("TARGET", given, _KINDS, advice)
     return problem
 
 

@@ -112,19 +112,13 @@ def _read(path: Path) -> Plan:
     except (ValueError, KeyError, TypeError, OSError, RecursionError):
         known = False
     if not known:
-        raise InputError(
-            "PLAN.json",
-            f"{str(path)!r}, which is no plan of this version",
-            "a file *.plan.json that `nestquad plan` wrote",
-        )
+        given = f"{str(path)!r}, which is no plan of this version"
+        raise InputError("PLAN.json", given, "a file *.plan.json that `nestquad plan` wrote")
     made = _made(content)
     if made.id != content["id"]:
-        raise InputError(
-            "PLAN.json",
-            f"plan {content['id']}, which {content['target']} no longer gives (now {made.id})",
-            "the problem for which the points were made",
-            "Take back what was changed in its laws, or make new points.",
-        )
+        given = f"plan {content['id']}, which {content['target']} no longer gives (now {made.id})"
+        advice = "Take back what was changed in its laws, or make new points."
+        raise InputError("PLAN.json", given, "the problem for which the points were made", advice)
     return made
 
 

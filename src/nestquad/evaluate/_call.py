@@ -98,12 +98,8 @@ def call_g(
     x (T or 1, N, d_x), theta (T, d_θ).
     """
     if problem.g is None:
-        raise InputError(
-            "g",
-            "None",
-            "a function that can be called",
-            "For a simulator that runs elsewhere, use nq.plan and nq.analyze.",
-        )
+        advice = "For a simulator that runs elsewhere, use nq.plan and nq.analyze."
+        raise InputError("g", "None", "a function that can be called", advice)
     # Rules work on the same points afterwards: a g that writes to its arguments has to be told.
     x, theta = read_only(x), read_only(theta[:, None, :])
     if not problem.vectorized:

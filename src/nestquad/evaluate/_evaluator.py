@@ -622,7 +622,7 @@ class Evaluations:
         evaluator, table = self.evaluator, self.evaluator.table(grid)
         if evaluator.keep and not remember:
             self._fill(grid, grid.span)
-        rows = _Rows(grid.n_inner)
+        rows = _FoldedRows(grid.n_inner)
         before = evaluator.folded.get(grid.rows) if remember else None
         if before is not None:
             rows.complete.append(before[: grid.n_outer])
@@ -651,7 +651,7 @@ class Evaluations:
                 table.put(tile, values)
 
 
-class _Rows:
+class _FoldedRows:
     """Adds up the parts of each block of rows; a block counts once its last part is there."""
 
     def __init__(self, n_inner: int) -> None:

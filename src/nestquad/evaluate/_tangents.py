@@ -208,11 +208,8 @@ class Tangents:
             theta = _transported(outer, v[:, 0])
             law = problem.inner_law(theta)
         if law is None or law.base_dim != w.shape[-1]:
-            raise InputError(
-                "make_problem",
-                "laws whose number of driving variables depends on the parameters",
-                "laws of the same dimension for all parameters",
-            )
+            given = "laws whose number of driving variables depends on the parameters"
+            raise InputError("make_problem", given, "laws of the same dimension for all parameters")
         return _transported(law, w), theta
 
     def values(self, problem: NestedExpectation, w: Array, v: Array) -> Array:

@@ -219,8 +219,8 @@ class Task:
         """Task without the rule."""
         return self if self.rule is None else replace(self, rule=None)
 
-    def __reduce__(self) -> tuple[type[Parcel], tuple[bytes]]:
-        return Parcel, (self.payload,)
+    def __reduce__(self) -> tuple[type[PackedTask], tuple[bytes]]:
+        return PackedTask, (self.payload,)
 
     def values(self, span: Span, g: CountedG) -> Array:
         """g on a span, in blocks of bounded size: (T, N[, p])."""
@@ -273,9 +273,9 @@ class Done:
     n_again: int
 
 
-def run_task(task: Task | Parcel, span: Span) -> Done:
+def run_task(task: Task | PackedTask, span: Span) -> Done:
     """Evaluate a span."""
-    if isinstance(task, Parcel):
+    if isinstance(task, PackedTask):
         task = Task(*opened(task.payload))
     keep_freed_memory()
     started = clock.now()
@@ -285,7 +285,7 @@ def run_task(task: Task | Parcel, span: Span) -> Done:
 
 
 @dataclass(frozen=True)
-class Parcel:
+class PackedTask:
     """A task on its way to a worker, who opens it inside our own code.
 
     Executors that unpack their tasks themselves lose the worker if that fails, and everything
@@ -331,12 +331,10 @@ def packed(content: Any, start: Start = "fork") -> bytes:
             return plain
         if isinstance(error, MissingExtraError):
             raise
-        raise InputError(
-            "problem",
-            f"one that cannot be sent to another process: {error}",
-            "functions and data that can be pickled",
-            "Open files, locks and connections inside g, or use threads.",
-        ) from error
+        given = f"one that cannot be sent to another process: {error}"
+        expected = "functions and data that can be pickled"
+        advice = "Open files, locks and connections inside g, or use threads."
+        raise InputError("problem", given, expected, advice) from error
 
 
 @contextmanager

@@ -60,7 +60,7 @@ class Contributions(Tabular):
     def plot(self, ax: Any = None, most: int = 12) -> Any:
         """Draw the contributions to the last measure as bars with 95 % intervals; returns the axes.
 
-        Of many outputs, those with the largest ones.
+        Of many outputs, the ones with the largest shares.
         """
         ax = axes_or_new(ax)
         rows = sorted(self.rows()[-len(self.names) :], key=lambda row: -abs(row["value"]))[:most]

@@ -195,7 +195,7 @@ class LawSettings:
         on the scale of one.
     few
         Scenarios beyond a level from which their number is no error of its own, and pairs beyond a
-        threshold below which nothing is taken as decided by Ĵ there.
+        threshold, the fewest for which Ĵ may decide there.
     hidden
         Standard errors by the shape of J given Ĵ that noise hides, in units of what the visible
         shape changes: they are as large, with a margin for measures that are not linear in it.
@@ -253,7 +253,7 @@ class LawOfJ:
         Coordinates of θ, along which errors of Ĵ change sign; infinite for given scenarios: pairs
         tell of one each, and are no sample of others.
     pairs, n_learned
-        The evidence behind the correction, None where nothing is known, and the number of scenarios
+        The evidence behind the correction, None if unknown, and the number of scenarios
         behind Ĵ.
     trust
         Share (m,) of the variance of each pair's mean residual that is not noise.
@@ -300,7 +300,7 @@ class LawOfJ:
         z = ndtri(np.clip(rank, 1e-12, 1.0 - 1e-12))
         reach = float(np.abs(z).max()) * (1.0 + 1e-9)
         where = np.floor((z + reach) / (2.0 * reach) * DEFAULT.n_nodes).astype(np.intp)
-        if np.isinf(dim):  # each a node, with nothing between them
+        if np.isinf(dim):  # each a node, without values between them
             where[order] = np.arange(len(s))
         used, node = np.unique(where, return_inverse=True)
         cells = np.bincount(owner * len(used) + node, share * n_sets, n_sets * len(used))
@@ -313,7 +313,7 @@ class LawOfJ:
 
     @property
     def steps(self) -> bool:
-        """Whether J has given values, with nothing between them."""
+        """Whether J has given values, and none between them."""
         return bool(np.isinf(self.dim))
 
     @cached_property
@@ -381,7 +381,7 @@ class LawOfJ:
     def _sample(self, k: int, rng: np.random.Generator, *, normal: bool = False) -> WeightedSample:
         """Values of J at each node under correction k, at points of a Kronecker sequence.
 
-        With `normal` J given Ĵ is normal, whatever pairs show of its shape.
+        With `normal` J given Ĵ is normal, for any shape of the pairs.
 
         The error of Ĵ does not average out over the θ at a level if these are few: it is all but
         orthogonal to cubics, so that it changes sign at least four times along a coordinate, and
@@ -411,7 +411,7 @@ class LawOfJ:
         return WeightedSample(j, weights)
 
     def measured(self, targets: Targets) -> tuple[Array, Array | None]:
-        """Measures (k,) of the loss, and posterior draws (K, k); None where nothing is known."""
+        """Measures (k,) of the loss, and posterior draws (K, k); None if unknown."""
         if self.pairs is None:
             return targets.values(self.center), None
         value, *each = (targets.values(sample) for sample in self.samples)

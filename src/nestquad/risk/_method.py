@@ -38,7 +38,7 @@ class SamplingSettings:
         Shares of the evaluations: those to learn from (a lattice takes the power of two below), and
         the pairs by which models are weighed.
     fewest, start
-        Fewest evaluations, and those of the first turn towards a tolerance.
+        Fewest evaluations in all, and in the first turn towards a tolerance.
     fewest_pairs, most_choosing
         Fewest pairs of a turn, and most pairs that weigh models.
     everywhere
@@ -46,7 +46,7 @@ class SamplingSettings:
     numbers
         Limit of time: numbers that may be computed for ĝ at all pairs, half a second.
     most_learning, most_pairs
-        Limits of memory: evaluations to learn from, and those of pairs.
+        Limits of memory: evaluations to learn from, and in pairs.
     pilot_replicates
         Sets of dense θ before there are pairs, which only show where these should be.
     """
@@ -524,7 +524,7 @@ def _name(model: StackedModel) -> str:
 def _combined(
     measured: Sequence[tuple[Array, Array | None]], problem: NestedExpectation, **fields: Any
 ) -> Estimate:
-    """The measures of all losses as one estimate; those without draws have infinite errors."""
+    """The measures of all losses as one estimate; infinite errors without draws."""
     value = np.concatenate([best for best, _ in measured])
     known = [draws for _, draws in measured if draws is not None]
     if len(known) == len(measured):

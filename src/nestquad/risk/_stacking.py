@@ -64,7 +64,7 @@ class StackedModel:
         """Average of two models in Ĵ, and of two as control variates, by the pairs of a check.
 
         Differences of the residuals of a pair are free of errors of Ĵ and choose the weights of
-        control variates; with these, means of pairs choose those in Ĵ. Breiman (1996), Stacked
+        control variates; with these, means of pairs choose controls in Ĵ. Breiman (1996), Stacked
         regressions, with the log score of a Student law (Yao and others 2018, Using stacking to
         average Bayesian predictive distributions).
         """

@@ -50,7 +50,7 @@ class LearningSettings:
         Share of the evaluations that are fresh draws: 8 to 17 % did as well in the prototype.
     most_draws, fewest_draws
         Largest and smallest number of fresh draws: 256 pairs show a variance to 9 %, and eight
-        show next to nothing.
+        show very little.
     unlearned
         Share of the variance of J beyond which a note says that J is hardly learned.
     """

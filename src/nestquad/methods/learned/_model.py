@@ -29,7 +29,7 @@ class DenseSet:
 class Paths:
     """Posterior errors of a model, and its changes when a group of points is deleted.
 
-    The observed changes, relative to those that the posterior expects, calibrate the errors
+    The observed changes, relative to the posterior's expectation, calibrate the errors
     (delete-a-group jackknife: Kott 2001, The delete-a-group jackknife).
 
     Attributes

@@ -59,7 +59,7 @@ class PosteriorSettings:
         Normal scores up to which errors are averaged in cells of unit width: a bias varies on the
         scale of 1, and errors of opposite sign within a cell cancel in any functional.
     factors
-        Bounds of squared factors: rounding errors, and a model that explains nothing.
+        Bounds of squared factors: rounding errors, and a model without explanatory power.
     n_scatters
         Draws of the discrepancy for the change of f by the unknown shape of ε.
     step

@@ -106,7 +106,7 @@ class ProxyModel(ModelOfJ):
         return self.predict(self.theta_of(uniform))
 
     def sd(self, uniform: Array) -> Array:
-        """Distance to the learned model, or the share of the spread of Ĵ that is doubted."""
+        """Distance to the learned model, or the uncertain share of the spread of Ĵ."""
         if self.own is not None:
             return np.asarray(np.abs(self.mean(uniform) - self.own.mean(uniform)))
         spread = self.settings.doubt * self.sketch.j.std(axis=0)

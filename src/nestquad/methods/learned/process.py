@@ -40,7 +40,7 @@ class JointProcess(LearnedMethod[ProcessModel]):
     For a g that takes minutes. A Gaussian process on scores of (θ, x) with one lengthscale for
     each coordinate is fitted by restricted likelihood; x is integrated out in closed form, and
     f(Ĵ) is averaged over dense θ, free of g. The first points are scrambled Sobol' points. Each
-    further batch has the points that promise the largest fall of the variance of the answer, and
+    further batch has the points of the largest expected fall of the variance of the answer, and
     among them a share of Sobol' points, for errors that the process does not claim.
 
     Parameters
@@ -118,7 +118,11 @@ class JointProcess(LearnedMethod[ProcessModel]):
         if last is not None and goal.adaptive and last.final:
             return None
         n = 0 if last is None else last.design.n_evaluations
-        design = self.sized(problem, goal, n + self._step(problem, n), last)
+        size = n + self._step(problem, n)
+        if goal.hurried and not goal.adaptive and self.batch is None:
+            # The budget is what one turn has time for: where that is little, it is the last.
+            size = max(size, min(goal.budget or 0, n + 3 * (size - n)))
+        design = self.sized(problem, goal, size, last)
         return None if design is None else LearnedDesign.of(design, ())
 
     def _step(self, problem: NestedExpectation, n: int) -> int:

@@ -52,7 +52,7 @@ class RepeatedLattice(LearnedMethod[ModelOfJ]):
     Parameters
     ----------
     levels
-        The repeated expectation. Designs and evaluations are those of its innermost two levels.
+        The repeated expectation. Designs and evaluations belong to its innermost two levels.
     learner
         Learns the innermost J.
     settings
