@@ -191,8 +191,10 @@ def label_ends(ax: Any, ends: Iterable[End]) -> None:
 def _meets(curve: Array, box: Array, distance: float) -> bool:
     """Whether a curve (n, 2) comes closer to a horizontal line (2, 2) than a distance."""
     curve = curve[np.argsort(curve[:, 0])]
-    x = np.linspace(*box[:, 0], 40)
-    y = np.interp(x, *curve.T, left=np.inf, right=np.inf) if len(curve) else np.full(40, np.inf)
+    if not len(curve):
+        return False
+    x = np.linspace(box[0, 0], box[1, 0], 40)
+    y = np.interp(x, curve[:, 0], curve[:, 1], left=np.inf, right=np.inf)
     return bool((np.abs(y - box[0, 1]) < distance).any())
 
 
