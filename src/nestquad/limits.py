@@ -32,24 +32,10 @@ CACHE_NUMBERS = 2**15  # of several passes over a block, in the fast cache; slow
 BLOCK_ROWS = 256  # rows at a time of a Gram matrix, of predictions, of polynomials at least
 ROW_GROUP = 16  # rows whose independent points are made together
 
-# Learned models: numbers that are computed for each, a part of a second.
-PAIR_NUMBERS = 1 << 27  # of predictions at fresh pairs by all points of a fit
-ENOUGH_PAIRS = 64  # fresh draws that are worth any time
-AVERAGE_NUMBERS = 1 << 24  # of a dense average at first
-AVERAGE_LOG2_SIZE, LARGEST_LOG2_SIZE = 16, 22  # of its lattices: at first, towards a tolerance
-POOL_NUMBERS = 1 << 23  # of predictions over which the sensitivity of f is looked at
-POOL_LOG2_SIZES = 13, 16  # least and largest size of that pool
-CHECK_POOL = 1 << 14  # θ of the pool for fresh pairs
+# Learned models.
 PREDICTED_POINTS = 4_096  # points of g that a model predicts at a time
-SKETCH_POINTS = 1 << 14  # θ of a joint lattice among which the posterior of J is drawn
-CHOICE_POINTS = 1 << 13  # points that choose terms
-CHOICE_NUMBERS = 1 << 17  # coordinates of these points
-FITTED_POINTS = 1 << 15  # points that determine coefficients and refine kernels
+CHOICE_POINTS = 1 << 13  # points that choose penalties
 LATTICE_POINTS = 1 << 17  # θ on copies of a lattice at a time
-SURROGATE_POINTS = 256  # θ of a dense process: more are slower than most g
-INNER_NODES = 1_024  # inner points of kernel weights, whose cost is N³
-INNER_COORDINATES = 3  # coordinates of x beyond which kernel weights do not gain
-TUNED_ROWS = 2  # θ on which an inner kernel is tuned
 
 # Sizes that users may ask for.
 GRID_SIZE = 10**9  # T, N and the like: larger ones are slips

@@ -18,7 +18,7 @@ from nestquad.methods.learned._evidence import Check, LearnedDesign, check_grid
 from nestquad.methods.learned._model import DenseSet, ModelOfJ, Paths, sketch_points
 from nestquad.methods.learned._posterior import (
     PathEffects,
-    Posterior,
+    PosteriorOfJ,
     crossed_shift,
     shape_errors,
     student_factor,
@@ -134,7 +134,7 @@ def draws_of(f, model, seed=0, n=400, check=True, problem=None):
         return average.f(j).mean(axis=0)
 
     effects = PathEffects(model, functional)
-    posterior = Posterior(model, fresh if check else None, rng)
+    posterior = PosteriorOfJ(model, fresh if check else None, rng)
     return posterior.draws(functional, effects.calibration(rng)).values[:, 0]
 
 

@@ -7,13 +7,34 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nestquad import limits
 from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.evaluate import Evaluations
 from nestquad.methods.nested import weighted_sum
 from nestquad.quadrature import KernelQuadrature, nodes_on
 from nestquad.regression import ControlVariates, Score, fit_controls
+
+
+@dataclass(frozen=True)
+class InnerSettings:
+    """Tuning numbers of inner rules.
+
+    Attributes
+    ----------
+    nodes
+        Most inner points of kernel weights, whose cost is N³.
+    coordinates
+        Coordinates of x beyond which kernel weights do not gain.
+    tuned
+        θ on which a kernel is tuned.
+    """
+
+    nodes: int = 1_024
+    coordinates: int = 3
+    tuned: int = 2
+
+
+INNER = InnerSettings()
 
 
 @dataclass(frozen=True)
@@ -60,7 +81,7 @@ class InnerMeans:
 
         Few points show less of the rate than many will; in many dimensions neither shows much.
         """
-        return 0.5 * (self.rate + 1.0) if self.dim <= limits.INNER_COORDINATES else self.rate
+        return 0.5 * (self.rate + 1.0) if self.dim <= INNER.coordinates else self.rate
 
 
 def inner_means(
@@ -96,8 +117,8 @@ def inner_means(
         if controls is not None:
             rest = _residuals(controls, uniform, outer.uniform, values)
         rules = {"mean": mean}
-        few = uniform.shape[-1] <= limits.INNER_COORDINATES and grid.n_sets is not None
-        if few and 8 <= grid.n_inner <= limits.INNER_NODES:
+        few = uniform.shape[-1] <= INNER.coordinates and grid.n_sets is not None
+        if few and 8 <= grid.n_inner <= INNER.nodes:
             rules["kernel"] = _kernel_weights(uniform, rest, sizes)
         for name, weights in rules.items():
             if controls is None:
@@ -136,7 +157,7 @@ def _kernel_weights(uniform: Array, values: Array, sizes: list[int]) -> Array:
     """
     spread = values.std(axis=(0, 1))
     columns = values / np.where(spread > 0, spread, 1.0)
-    rows = min(limits.TUNED_ROWS, len(uniform), len(values))
+    rows = min(INNER.tuned, len(uniform), len(values))
     recipe = KernelQuadrature().tuned([(uniform[t], columns[t]) for t in range(rows)])
     nodes = nodes_on(recipe.space, uniform, uniform)
     n_sets, n, _ = uniform.shape

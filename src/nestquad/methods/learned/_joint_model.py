@@ -61,6 +61,12 @@ class JointSettings:
         would overfit.
     floor
         Least Ĵ in its standard deviations, where f needs J > 0.
+    choice_points, choice_numbers
+        Points that choose terms, and their coordinates, at the most.
+    fitted_points
+        Points that determine coefficients and refine kernels.
+    sketched
+        θ of a lattice among which the posterior of J is drawn.
     """
 
     small_density: float = 0.2
@@ -68,6 +74,10 @@ class JointSettings:
     most_terms: int = 500
     points_per_term: int = 5
     floor: float = 0.01
+    choice_points: int = 1 << 13
+    choice_numbers: int = 1 << 17
+    fitted_points: int = 1 << 15
+    sketched: int = 1 << 14
 
 
 JOINT = JointSettings()
@@ -156,7 +166,7 @@ class JointModel(ModelOfJ):
     table: ScoreTable
     outputs: tuple[_Output, ...]
     branches: bool = True
-    most_sketched: int = limits.SKETCH_POINTS
+    most_sketched: int = JOINT.sketched
 
     @property
     def dim(self) -> int:
@@ -475,7 +485,7 @@ def fit_joint(
     likelihood of the process that completes them decides.
     """
     n, dim = data.periodic.shape
-    most = min(n, limits.CHOICE_POINTS, limits.CHOICE_NUMBERS // dim) // data.n_shifts
+    most = min(n, JOINT.choice_points, JOINT.choice_numbers // dim) // data.n_shifts
     some = data.n_shifts << (most.bit_length() - 1)
     few = data.first(some)
     groups = [(data.dim, written[0]), (dim - data.dim, written[1])]
@@ -521,7 +531,7 @@ def _completed(
     kernel: PeriodicKernel | None,
 ) -> _Output:
     """Coefficients of the terms, and the process conditioned on the residuals, of scaled values."""
-    enough = min(values.size, limits.FITTED_POINTS)
+    enough = min(values.size, JOINT.fitted_points)
     fit = fit_terms(values[:enough], table.first(enough), terms, data.weights[:enough])
     positive = bool(values.min() >= 0) and data.positive
     if kernel is None:

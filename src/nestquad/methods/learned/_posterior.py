@@ -274,7 +274,7 @@ def _pointwise_factor(paths: Paths) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Posterior:
+class PosteriorOfJ:
     """Posterior of J at the θ of a model's sketch.
 
     Attributes

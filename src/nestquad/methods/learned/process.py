@@ -24,7 +24,7 @@ from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
 from nestquad.gp import IntegratedGP, ScoreKind, Shape
 from nestquad.methods._method import Goal, Turn, require_transports
 from nestquad.methods.learned._average import DenseAverage
-from nestquad.methods.learned._base import Answer, Fit, Learned, LearnedMethod
+from nestquad.methods.learned._base import Fit, Learned, LearnedAnswer, LearnedMethod
 from nestquad.methods.learned._evidence import Check, LearnedDesign
 from nestquad.methods.learned._process_model import ProcessModel, fit_process_model
 from nestquad.points import Given, Sobol, Stream
@@ -218,7 +218,7 @@ class JointProcess(LearnedMethod[ProcessModel]):
         check: Check | None,
         stream: Stream,
         log2_theta: int,
-    ) -> Answer[ProcessModel]:
+    ) -> LearnedAnswer[ProcessModel]:
         """The answer, wider where its changes from turn to turn exceed the claims of the turns."""
         found = super().answer(problem, fit, check, stream, log2_theta)
         factor = fit.model.excess(found.value, found.draws.std(axis=0))

@@ -20,9 +20,9 @@ from nestquad.methods._events import unseen_errors
 from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._base import (
-    Answer,
     Fit,
     Learned,
+    LearnedAnswer,
     LearnedMethod,
     complete_answer,
     rounding_errors,
@@ -34,7 +34,7 @@ from nestquad.methods.learned._model import ModelOfJ
 from nestquad.methods.learned._posterior import (
     Calibration,
     PathEffects,
-    Posterior,
+    PosteriorOfJ,
 )
 from nestquad.methods.learned.joint import JointLattice
 from nestquad.points import Stream
@@ -97,7 +97,7 @@ class RepeatedLattice(LearnedMethod[ModelOfJ]):
         check: Check | None,
         stream: Stream,
         log2_theta: int,
-    ) -> Answer[ModelOfJ]:
+    ) -> LearnedAnswer[ModelOfJ]:
         assert isinstance(fit, LevelFit)
         assert isinstance(fit.model, JointModel)
         if fit.model not in fit.level_averages:
@@ -118,7 +118,7 @@ def _answer(
     model: JointModel,
     check: Check | None,
     calibrations: dict[ModelOfJ, Calibration],
-) -> Answer[ModelOfJ]:
+) -> LearnedAnswer[ModelOfJ]:
     """Average over all levels, and its draws: posterior of the innermost J, levels, events."""
     cascade, base, rng = average.cascade, model.sketch, average.stream.child(5).generator()
     assert cascade is not None
@@ -131,7 +131,7 @@ def _answer(
     if model not in calibrations:
         effects = PathEffects(model, functional, _posterior.DEFAULT)
         calibrations[model] = effects.calibration(average.stream.child(9).generator())
-    posterior = Posterior(model, check, rng, _posterior.DEFAULT)
+    posterior = PosteriorOfJ(model, check, rng, _posterior.DEFAULT)
     drawn = posterior.draws(functional, calibrations[model], crossed=not jumps)
     dense = average.of_levels(model, float(drawn.values.std(axis=0).max()))
     means = base.weights @ base.j / base.weights.sum()
@@ -144,7 +144,9 @@ def _answer(
         "events": _event_errors(average, cascade, base.j, model.n_points),
         "rounding": rounding_errors(functional, base.j),
     }
-    answer: Answer[ModelOfJ] = complete_answer(average, model, dense.answers, drawn, others, rng)
+    answer: LearnedAnswer[ModelOfJ] = complete_answer(
+        average, model, dense.answers, drawn, others, rng
+    )
     return replace(answer, notes=_notes(dense.shares, average.settings))
 
 
