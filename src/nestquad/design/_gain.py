@@ -58,7 +58,7 @@ class Settings:
     negligible: float = 0.01  # nats by which pairs and likelihoods may differ without a warning
     enumerated: int = 2**20  # likelihoods of an enumeration without a budget
     exact: float = 1e-4  # error in nats below which grids of the prior are taken
-    rounding: float = 1e-7  # error in nats below which a grid is not refined
+    rounding: float = 1e-6  # least error in nats of a grid, whose ends are cut at 1e-8 of its peak
     pilot: int = 4  # data of each replicate in the pilot of a time or a tolerance
     most_steps: int = 4  # steps after the pilot
     most_data: int = 2**16  # data of each replicate in a step
