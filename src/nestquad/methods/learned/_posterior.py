@@ -25,6 +25,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from nestquad._typing import Array
+from nestquad.methods._events import effective_number
 from nestquad.methods.learned._discrepancy import (
     Evidence,
     Pairs,
@@ -64,9 +65,9 @@ class PosteriorSettings:
         Draws of the discrepancy for the change of f by the unknown shape of ε.
     step
         Share of held-out residuals by which functionals are differentiated.
-    calibrated, discrepant, shaped, crossed
-        Switches of the devices, for ablation: the factor κ, the discrepancy, its unknown shape, and
-        cross-fitting.
+    calibrated, discrepant, shaped, crossed, student
+        Switches of the devices, for ablation: the factor κ, the discrepancy, its unknown shape,
+        cross-fitting, and Student's factor of pairs.
     """
 
     n_paths: int = 32
@@ -83,6 +84,7 @@ class PosteriorSettings:
     discrepant: bool = True
     shaped: bool = True
     crossed: bool = True
+    student: bool = True
 
 
 DEFAULT = PosteriorSettings()
@@ -314,7 +316,7 @@ class PosteriorOfJ:
             center = functional(self.model.sketch.j)
             shifts = np.stack([functional(j) - center for j in drawn.discrepant])
             correction = np.median(shifts, axis=0)
-            shifts = shifts - correction
+            shifts = self._by_pairs() * (shifts - correction)
             correction = np.where(np.isfinite(correction), correction, 0.0)
             values = values + correction + shifts[rng.integers(len(shifts), size=n)]
             if shape is not None and self.settings.shaped and not self.model.logarithmic:
@@ -326,6 +328,14 @@ class PosteriorOfJ:
             shift = crossed_shift(values, correction, known.changes)
             values, correction = values + shift, correction + shift
         return FunctionalDraws(values, correction, known.rate)
+
+    def _by_pairs(self) -> float:
+        """Student's factor of discrepancies, for the number of pairs that carry the variance."""
+        if self.check is None or not self.settings.student:
+            return 1.0
+        mean = self._residuals()[1].mean(axis=1)
+        number = float(effective_number(mean - mean.mean(axis=0)).min())
+        return student_factor(max(number - 1.0, 2.0))
 
     def _residuals(self) -> tuple[Array, Array]:
         """Ĵ (m, p) at the pairs and g − ĝ (m, 2, p); for a model of log J, log Ĵ and (g − ĝ)/Ĵ."""

@@ -102,6 +102,10 @@ class ProxyModel(ModelOfJ):
         uniform = sketch_points(self.dim, 1024)
         return DenseSet(uniform, np.ones(len(uniform)), self.mean(uniform))
 
+    @property
+    def design(self) -> DenseSet:
+        return self.sketch
+
     def mean(self, uniform: Array) -> Array:
         return self.predict(self.theta_of(uniform))
 
@@ -160,6 +164,10 @@ class ProxyModel(ModelOfJ):
 
     def paths(self, n_paths: int, rng: np.random.Generator) -> Paths:
         raise NotImplementedError("a proxy has no posterior of its own")
+
+    def residuals(self) -> Array:
+        """Zeros: the residuals of somebody else's fit are unknown."""
+        return np.zeros_like(self.sketch.j)
 
     def describe(self) -> dict[str, Any]:
         return {"notes": []}
