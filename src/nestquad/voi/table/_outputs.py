@@ -12,8 +12,9 @@ import numpy as np
 from nestquad._checks import choice, listed, numbers, shown
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
-from nestquad.voi.table._limits import LARGEST
+from nestquad.voi.table._limits import FEWEST_ROWS, LARGEST
 from nestquad.voi.table._names import kind_of_name, one_line, plain_names
+from nestquad.voi.table._numbers import pandas
 from nestquad.voi.table._tables import aligned, check_rows, clean
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 # Orders of magnitude between costs and the value of effects that no decision has, and by which
 # exchanged tables are nearer: QALYs and pounds exchanged are 6 or more apart, and 4 nearer.
 _APART, _NEARER = 4.0, 3.0
+# Standard errors of a first autocorrelation beyond which draws depend on each other; share of
+# copies among draws beyond which they were pasted.
+_DEPENDENT, _COPIES = 5.0, 0.01
 _KEYS = {"c": "costs", "e": "effects", "k": "wtp", "nb": "net_benefit"}
 
 
@@ -103,7 +107,9 @@ class Outputs:
         vars(self).update({name: frame.to_numpy() for name, frame in frames.items()})
         vars(self).update(options=options, wtp=None if self.wtp is None else _wtp(self.wtp))
         known = tuple(map(str, listed("notes", self.notes, "texts")))
-        vars(self).update(notes=(*known, *notes), rows=rows)
+        vars(self).update(rows=rows)
+        notes += _dependence_notes(self)
+        vars(self).update(notes=tuple(dict.fromkeys((*known, *notes))))
 
     def _repr_html_(self) -> str:
         """Means of each option, in a notebook."""
@@ -115,6 +121,20 @@ class Outputs:
     @property
     def n_rows(self) -> int:
         return len(self.effects if self.net_benefit is None else self.net_benefit)
+
+    @cached_property
+    def n_effective(self) -> float:
+        """Number of independent draws with the same standard errors.
+
+        At most the distinct draws, and the draws over their integrated autocorrelation time (Geyer
+        (1992), “Practical Markov chain Monte Carlo”), where either is beyond chance.
+        """
+        x = self.increments
+        counts = pandas().DataFrame(x).value_counts(sort=True).to_numpy()
+        # A value of many draws, such as a bound, is no copy; discrete models have few values.
+        copies = len(x) - len(counts) - (counts[0] - 1)
+        is_pasted = copies > _COPIES * len(x) and len(counts) >= FEWEST_ROWS
+        return min(len(counts) if is_pasted else len(x), len(x) / _autocorrelation_time(x))
 
     @property
     def n_options(self) -> int:
@@ -182,6 +202,36 @@ class Outputs:
             return np.asarray(self.net_benefit)[None]
         stacked: Array = np.stack([k * self.effects - self.costs for k in self.wtps])
         return stacked
+
+
+def _dependence_notes(outputs: Outputs) -> list[str]:
+    """Notes on draws that are no independent ones."""
+    n, effective = outputs.n_rows, outputs.n_effective
+    if effective == n:
+        return []
+    return [
+        f"{n:,} draws count as {effective:,.0f} in standard errors: they are copies of each other "
+        "(was a block pasted twice?), or autocorrelated in their order (a Markov chain? If rows "
+        "are sorted, bring all tables into the order of the draws)"
+    ]
+
+
+def _autocorrelation_time(x: Array) -> float:
+    """Largest integrated autocorrelation time of columns (n, q), 1 of independent rows."""
+    n = len(x)
+    x = x - x.mean(axis=0)
+    x = x[:, np.abs(x).max(axis=0) > 0]
+    x = x / np.abs(x).max(axis=0)
+    first = (x[1:] * x[:-1]).sum(axis=0) / np.square(x).sum(axis=0)
+    x = x[:, first > _DEPENDENT / np.sqrt(n)]
+    if not x.shape[1]:
+        return 1.0
+    power = np.square(np.abs(np.fft.rfft(x, 2 * n, axis=0)))
+    covariance = np.fft.irfft(power, axis=0)[: n - n % 2]
+    pairs = (covariance[::2] + covariance[1::2]) / covariance[0]
+    # Sums of neighbors are positive until noise prevails.
+    initial = np.logical_and.accumulate(pairs > 0, axis=0)
+    return max(float((2.0 * (pairs * initial).sum(axis=0) - 1.0).max()), 1.0)
 
 
 def as_outputs(outputs: Any) -> Outputs:
