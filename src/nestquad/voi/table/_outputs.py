@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 # Orders of magnitude between costs and the value of effects that no decision has, and by which
 # exchanged tables are nearer: QALYs and pounds exchanged are 6 or more apart, and 4 nearer.
 _APART, _NEARER = 4.0, 3.0
+# Orders of magnitude that are noted, and the least mean of a table that may be money.
+_FAR, _LEAST_MONEY = 2.0, 10.0
 # Standard errors of a first autocorrelation beyond which draws depend on each other; share of
-# copies among draws beyond which they were pasted.
-_DEPENDENT, _COPIES = 5.0, 0.01
+# copies among draws beyond which they were pasted, and of a value that is a part of the law.
+_DEPENDENT, _COPIES, _SHARED = 5.0, 0.01, 0.1
 _KEYS = {"c": "costs", "e": "effects", "k": "wtp", "nb": "net_benefit"}
 
 
@@ -103,6 +105,8 @@ class Outputs:
             raise InputError(
                 "options", f"{list(options)}", f"{width} different names, one an option"
             )
+        if len(frames) > 1 and not self.as_given:
+            notes += _doubts(frames, options, _wtp(self.wtp))
         rows = self.rows if rows is None else rows
         vars(self).update({name: frame.to_numpy() for name, frame in frames.items()})
         vars(self).update(options=options, wtp=None if self.wtp is None else _wtp(self.wtp))
@@ -132,7 +136,8 @@ class Outputs:
         x = self.increments
         counts = pandas().DataFrame(x).value_counts(sort=True).to_numpy()
         # A value of many draws, such as a bound, is no copy; discrete models have few values.
-        copies = len(x) - len(counts) - (counts[0] - 1)
+        is_bound = counts[0] > _SHARED * len(x)
+        copies = len(x) - len(counts) - is_bound * (counts[0] - 1)
         is_pasted = copies > _COPIES * len(x) and len(counts) >= FEWEST_ROWS
         return min(len(counts) if is_pasted else len(x), len(x) / _autocorrelation_time(x))
 
@@ -309,14 +314,58 @@ def _check_swapped(costs: pd.DataFrame, effects: pd.DataFrame, wtp: Array) -> No
     if {*map(kind_of_name, names[0])} == {"effects"} or {*map(kind_of_name, names[1])} == {"costs"}:
         raise _swapped(f"costs of {', '.join(names[0])} and effects of {', '.join(names[1])}")
     k = float(np.median(wtp))
-    sizes = [float(np.abs(np.diff(table.to_numpy(), axis=1)).mean()) for table in (costs, effects)]
-    if k <= 0 or min(sizes) <= 0:
-        return
-    apart, exchanged = (abs(np.log10(k * b / a)) for a, b in (sizes, sizes[::-1]))
+    apart, exchanged = _orders_apart(costs, effects, k)
     means = [float(np.abs(table.to_numpy()).mean()) for table in (costs, effects)]
-    if apart > _APART and exchanged < apart - _NEARER and means[1] > means[0]:
-        near = [f"{x:,.0f}" if x >= 100 else f"{x:.3g}" for x in means]
-        raise _swapped(f"costs near {near[0]} and effects near {near[1]}")
+    if apart < -_APART and abs(exchanged) < -apart - _NEARER and means[1] > means[0]:
+        near = " and ".join(
+            f"{name} near {x:,.0f}" if x >= 100 else f"{name} near {x:.3g}"
+            for name, x in zip(("costs", "effects"), means, strict=True)
+        )
+        if means[1] < _LEAST_MONEY:
+            advice = "Are costs in millions? Write them in full; if they are right, say as_given."
+            expected = "costs in the currency of the willingness to pay, in full"
+            raise InputError("costs and effects", near, expected, advice)
+        raise _swapped(near)
+
+
+def _orders_apart(costs: pd.DataFrame, effects: pd.DataFrame, wtp: float) -> tuple[float, float]:
+    """Orders of magnitude from the value of increments of effects to increments of costs.
+
+    As given, and with the tables exchanged; 0 where either has none.
+    """
+    c, e = (float(np.abs(np.diff(t.to_numpy(), axis=1)).mean()) for t in (costs, effects))
+    if wtp <= 0 or min(c, e) <= 0:
+        return 0.0, 0.0
+    return float(np.log10(c / (wtp * e))), float(np.log10(e / (wtp * c)))
+
+
+def _doubts(frames: Mapping[str, pd.DataFrame], options: Sequence[str], wtp: Array) -> list[str]:
+    """Notes on numbers that are possible and unlikely: scale, signs, an option given twice."""
+    notes = []
+    costs, effects = frames["costs"], frames["effects"]
+    apart = _orders_apart(costs, effects, float(np.median(wtp)))[0]
+    if abs(apart) > _FAR:
+        what = (
+            ("smaller", "are costs in thousands")
+            if apart < 0
+            else ("larger", "are effects so small")
+        )
+        notes.append(
+            f"differences of costs are {10 ** abs(apart):,.0f} times {what[0]} than differences of "
+            f"effects at this willingness to pay: {what[1]}?"
+        )
+    for kind, frame in frames.items():
+        is_negative = (frame < 0).all().to_numpy()
+        if is_negative.any() and not (frame == 0).all().any():
+            names = ", ".join(repr(options[int(d)]) for d in np.flatnonzero(is_negative))
+            notes.append(f"{kind} of {names} are negative in all draws: is the sign right?")
+    both = pandas().concat([costs.T, effects.T.set_axis(costs.columns)], axis=1)
+    notes += [
+        f"the option {name!r} repeats another one in costs and effects"
+        for name, is_copy in zip(options, both.duplicated(), strict=True)
+        if is_copy
+    ]
+    return notes
 
 
 def _wtp(wtp: ArrayLike) -> Array:
