@@ -134,7 +134,7 @@ class Outputs:
         (1992), “Practical Markov chain Monte Carlo”), where either is beyond chance.
         """
         x = self.increments
-        counts = pandas().DataFrame(x).value_counts(sort=True).to_numpy()
+        counts = pandas().DataFrame(x).value_counts(dropna=False).to_numpy()
         # A value of many draws, such as a bound, is no copy; discrete models have few values.
         is_bound = counts[0] > _SHARED * len(x)
         copies = len(x) - len(counts) - is_bound * (counts[0] - 1)
