@@ -11,13 +11,13 @@ from nestquad.clock import use_clock
 
 
 class SimulatedClock:
-    """Seconds that tests set: a microsecond for each look, and the time that `wait` adds."""
+    """Seconds that tests set: `step` for each look at it, and the time that `wait` adds."""
 
     def __init__(self):
-        self.seconds = 0.0
+        self.seconds, self.step = 0.0, 1e-6
 
     def __call__(self):
-        self.seconds += 1e-6
+        self.seconds += self.step
         return self.seconds
 
     def wait(self, seconds):

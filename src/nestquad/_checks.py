@@ -92,12 +92,9 @@ def generator(rng: RNGLike) -> np.random.Generator:
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
-        raise InputError(
-            "rng",
-            shown(rng),
-            "None, a non-negative integer, a SeedSequence or a numpy Generator",
-            "An integer makes the result reproducible.",
-        ) from error
+        expected = "None, a non-negative integer, a SeedSequence or a numpy Generator"
+        advice = "An integer makes the result reproducible."
+        raise InputError("rng", shown(rng), expected, advice) from error
 
 
 def listed(argument: str, value: Any, expected: str) -> list[Any]:

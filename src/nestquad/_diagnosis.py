@@ -37,7 +37,7 @@ class FaultSettings:
         Share of the variance of J that a proxy may miss and still be called good: 5 % of the
         standard deviation of J.
     unmet
-        Share of scenarios, all of them unlike those that were drawn at 95 % confidence, up to which
+        Share of scenarios, all of them unlike the drawn ones at 95 % confidence, up to which
         a proxy may be called good: three of 300, by the rule of three.
     negligible
         Mean square error as a share of the variance of J, below which there is no fault: 0.3 % of
@@ -258,7 +258,7 @@ def _counts(parts: Sequence[Array]) -> Array:
 
 
 def _attributed(errors: Errors, total: float) -> Iterator[Fault]:
-    """Faults that explain the mean square `total` of J − Ĵ, each given those before it."""
+    """Faults that explain the mean square `total` of J − Ĵ, each given the earlier ones."""
     named = False
     mean, noise = errors.mean_error()
     if abs(mean) > SETTINGS.error * noise and mean**2 / total >= SETTINGS.most_of:
@@ -419,7 +419,7 @@ class Diagnosis:
 
         `spread` (p,) is the variance of Ĵ over θ. `rank` (Σ n_l,) is a size of errors that is known
         without these residuals; without it the first residual of each θ selects, and the others
-        show the error. g was evaluated at `n_others` scenarios beside these.
+        show the error. g was evaluated at `n_others` other scenarios.
         """
         errors = tuple(
             Errors.of(theta, weights, predicted[:, c], [part[:, :, c] for part in parts])
@@ -428,7 +428,7 @@ class Diagnosis:
         draws = [e.summaries(float(v), rng) for e, v in zip(errors, spread, strict=True)]
         faults = tuple(e.faults(drawn) for e, drawn in zip(errors, draws, strict=True))
         bias, square, variance = np.stack(draws, axis=2).swapaxes(0, 1)  # each (1 + B, p)
-        # A variance of J that the draws do not show, or that is rounding, divides nothing.
+        # A variance of J that the draws do not show, or that is rounding, is no divisor.
         size = np.mean(predicted**2, axis=0) + np.maximum(square[0], 0.0)
         least = np.maximum(variance[1:].std(axis=0), 1e-12 * size) + np.finfo(float).tiny
         share = np.clip((square - bias**2) / np.maximum(variance, least), 0.0, None)
@@ -482,19 +482,19 @@ class Diagnosis:
 
     @property
     def unmet(self) -> float:
-        """Probability that scenarios which nobody drew have at most: the rule of three."""
+        """Largest probability of scenarios that were not drawn: the rule of three."""
         return min(3.0 / max(self.n_met, 1), 1.0)
 
     @property
     def is_good(self) -> bool:
-        """Whether the proxy misses next to nothing of the variance of J, and few scenarios."""
+        """Whether the proxy misses little of the variance of J, and few scenarios."""
         upper = np.atleast_1d(np.asarray(self.unexplained.interval()[1]))
         shift = any(fault.kind == "shift" for faults in self.faults for fault in faults)
         met = self.unmet <= SETTINGS.unmet
         return bool((upper <= SETTINGS.good).all()) and met and not shift
 
     def worst(self, n: int = 10) -> list[Scenario]:
-        """The n different scenarios with the largest errors of those drawn, each with its error.
+        """The n different scenarios drawn with the largest errors, each with its error.
 
         They are selected by other evidence than the draws that show their errors, so that these
         are not exaggerated by the selection.

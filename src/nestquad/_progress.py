@@ -12,7 +12,7 @@ import numpy as np
 from nestquad import clock
 from nestquad._checks import choice
 from nestquad._typing import Array
-from nestquad.errors import EvaluationError, NestquadError
+from nestquad.errors import calling
 from nestquad.evaluate import Grid
 from nestquad.problem import NestedExpectation
 from nestquad.result import summary
@@ -57,30 +57,17 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-@dataclass
-class _Guarded:
-    """The user's function; its errors are marked, to be distinguished from errors of g."""
-
-    function: Callable[[int, int, str], Any]
-
-    def __call__(self, done: int, total: int, message: str) -> None:
-        try:
-            self.function(done, total, message)
-        except NestquadError:
-            raise
-        except Exception as error:
-            raise EvaluationError(
-                f"progress raised {type(error).__name__}: {error}",
-                advice="It is called with (done, total, message).",
-            ) from error
-
-
 def as_progress(
     progress: ProgressLike, unit: str = "evaluations"
 ) -> Callable[[int, int, str], None]:
     """Display for True, the callable (done, total, message) itself, or no display for False."""
     if callable(progress):
-        return _Guarded(progress)
+
+        def show(done: int, total: int, message: str) -> None:
+            with calling("progress", advice="It is called with (done, total, message)."):
+                progress(done, total, message)
+
+        return show
     choice("progress", progress, (True, False, None))
     if not progress:
         return lambda done, total, message: None

@@ -242,7 +242,7 @@ class TangentProblem:
 
 @dataclass(frozen=True)
 class _Always:
-    """A law whatever θ, as a function of it."""
+    """A law that ignores θ, as a function of θ."""
 
     law: Any
 
@@ -259,7 +259,7 @@ class SlopeF:
     Attributes
     ----------
     tangents
-        Problems beside the given parameters.
+        Problems at neighboring parameters.
     n_outputs, n_answers, scalar
         Outputs p of g, answers q of f, and whether f takes J of shape (T,).
     floor
@@ -283,7 +283,7 @@ class SlopeF:
 
     @classmethod
     def of(cls, pilot: Pilot) -> SlopeF:
-        """For values of g at a pilot, after a search for parameters that nothing depends on."""
+        """For values of g at a pilot, after a search for parameters without effect."""
         tangents, j = pilot.tangents, pilot.values
         problem, p = tangents.problem, j.shape[1]
         scalar = p == 1 and tangents.is_scalar(problem, pilot.w[:1], pilot.v[:1])
@@ -385,9 +385,9 @@ class SlopeF:
         return replace(self, window=(tuple(widths), tuple(steps)))
 
     def step_error(self, sample: OuterSample) -> float:
-        """Relative error of slopes of f by steps that are not small beside the spread of J.
+        """Relative error of slopes of f by steps that are not small against the spread of J.
 
-        Where θ moves J by little beside |J| or the noise of g, J has both sides of a kink within a
+        Where θ moves J by little against |J| or the noise of g, J has both sides of a kink within a
         step. Slopes by a hundredth of the spread then differ in their mean, or along J.
         """
         problem, p = self.tangents.problem, self.n_outputs

@@ -27,11 +27,6 @@ def one_blas_thread() -> Iterator[None]:
     ----
     20 µs for the outermost entry, 1 µs for others, and 12 ms for the first, which looks for
     libraries.
-
-    Examples
-    --------
-    >>> with one_blas_thread():
-    ...     pass  # a factorization
     """
     global _limit, _owner
     controller = _controller()
@@ -56,11 +51,6 @@ def blas_threads_of_the_user() -> Iterator[None]:
     Cost
     ----
     40 µs inside a limit, 1 µs outside.
-
-    Examples
-    --------
-    >>> with one_blas_thread(), blas_threads_of_the_user():
-    ...     pass  # g
     """
     if _owner != get_ident():
         yield

@@ -110,7 +110,7 @@ class ProxyCheck:
     def is_good(self) -> bool:
         """Whether the proxy misses at most 0.25 % of the variance of J, with 95 % confidence.
 
-        False also where more than 1 % of scenarios may be unlike those drawn, or where E f(J)
+        False also where more than 1 % of scenarios may be unlike the drawn ones, or where E f(J)
         depends on events that few evaluations have met.
         """
         return self.diagnosis.is_good and not self._is_rare
@@ -126,7 +126,7 @@ class ProxyCheck:
         return self.estimate.n_evaluations
 
     def worst(self, n: int = 10) -> list[Scenario]:
-        """The n scenarios with the largest errors of those drawn, each with its error."""
+        """The n scenarios drawn with the largest errors, each with its error."""
         return self.diagnosis.worst(n)
 
     def _lines(self) -> dict[str, str]:
@@ -363,7 +363,7 @@ def _learned(evaluator: Evaluator, stream: Stream, n: int) -> ModelOfJ | None:
     """A model of g over θ and x from about n evaluations of a lattice, if x has a transport."""
     method, problem = JointLattice(), evaluator.problem
     law = problem.outer_law
-    if not problem.inner_law(law.from_uniform(np.full((1, law.base_dim), 0.5))).has_transport:
+    if not problem.inner_law(law.middle()).has_transport:
         return None
     design = method.sized(problem, Goal(stream, n), n, None)
     if design is None:

@@ -179,10 +179,12 @@ class TimePlan:
     seconds_of_g
         Seconds of an evaluation of g.
     factor
-        Seconds on this machine, under its present load, over those of the cost model.
+        Seconds on this machine, under its present load, over the cost model's.
     share, corrected_share
         Share of the time left that a forecast may fill: it errs by a third before a turn has been
         seen, and by a tenth after that.
+    last
+        The last analysis with a new fit: seconds of the cost model, and seconds that it took.
     """
 
     dim: float
@@ -191,6 +193,7 @@ class TimePlan:
     cost: AnalysisCost = AnalysisCost()
     share: float = 0.75
     corrected_share: float = 0.9
+    last: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
     def start(cls, dim: float, seconds_of_g: float, cost: AnalysisCost | None = None) -> TimePlan:
@@ -211,11 +214,22 @@ class TimePlan:
     def corrected(
         self, seconds: float, n: float, m: float, new: float, *, fitted: bool = True
     ) -> TimePlan:
-        """The plan after a turn that has taken `seconds`."""
-        analysis = max(seconds - self.seconds_of_g * new, 0.0)
-        seen = analysis / self.cost.seconds(n, m, self.dim, fitted=fitted)
-        # Loads come and go, and a turn may be spared one.
-        return replace(self, factor=max(seen, 0.5 * self.factor), share=self.corrected_share)
+        """The plan after a turn that has taken `seconds`.
+
+        The factor is that of the turn, or of its growth since the last fit: fixed costs hide it.
+        """
+        took = max(seconds - self.seconds_of_g * new, 0.0)
+        model, (model_before, took_before) = (
+            self.cost.seconds(n, m, self.dim, fitted=fitted),
+            self.last,
+        )
+        seen = took / model
+        if fitted and model > 1.2 * model_before > 0.0:
+            seen = max(seen, (took - took_before) / (model - model_before))
+        # Loads come and go: a turn may be spared one, or be the only one that was held up.
+        factor = min(max(took / model, seen, 0.5 * self.factor), 4.0 * self.factor)
+        last = (model, took) if fitted else self.last
+        return replace(self, factor=factor, share=self.corrected_share, last=last)
 
     def fits(self, seconds: float, left: float) -> bool:
         """Whether a turn of predicted seconds ends within the time left."""
@@ -234,6 +248,6 @@ class TimePlan:
 
 # A turn of a joint lattice, where coordinates weigh 20 + d for each output, and outputs have fixed
 # costs each: `python -m studies costs`, 72 turns on three shipped and four even problems, 300 to
-# 30,000 evaluations. A tenth of the turns took four times the prediction or more, those with many
-# polynomial terms among them, so `fixed` and `point` are rounded up from .03 and 9e-7.
+# 30,000 evaluations. A tenth of the turns took four times the prediction or more, mostly with many
+# polynomial terms, so `fixed` and `point` are rounded up from .03 and 9e-7.
 LEARNING = AnalysisCost(fixed=0.06, point=1.5e-6, product=8e-10, reference=7e-4)

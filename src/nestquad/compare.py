@@ -24,7 +24,6 @@ from nestquad.result import plain
 
 __all__ = ["COLUMNS", "Comparison", "Row", "compare"]
 
-_COUNT = "a whole number of at least 1, and below a million"
 COLUMNS = (
     "method",
     "evaluations",
@@ -87,14 +86,9 @@ class Comparison:
 
     def __str__(self) -> str:
         table = (COLUMNS, *(row.cells for row in self.rows))
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join(
-                c.rjust(w) if i else c.ljust(w)
-                for i, (c, w) in enumerate(zip(r, widths, strict=True))
-            )
-            for r in table
-        ]
+        first, *others = (max(map(len, column)) for column in zip(*table, strict=True))
+        form = f"{{:<{first}}}" + "".join(f"  {{:>{width}}}" for width in others)
+        lines = [form.format(*cells) for cells in table]
         failed = [f"{row.method} failed: {row.failure}" for row in self.rows if row.failure]
         return "\n".join([self.title, lines[0], "-" * len(lines[0]), *lines[1:], *failed])
 
@@ -167,10 +161,7 @@ def compare(
     ['nmc', 'nkq']
     """
     instance("problem", problem, NestedExpectation, "a nq.NestedExpectation")
-    replicates, show = (
-        whole("replicates", replicates, _COUNT, below=1_000_000),
-        as_progress(progress),
-    )
+    replicates, show = whole("replicates", replicates), as_progress(progress)
     budgets = [as_budget(size) for size in np.ravel(np.array(budget, dtype=object))]
     stream = Stream.from_rng(rng)
     chosen = _chosen(methods, problem, stream, budgets)
@@ -185,12 +176,10 @@ def compare(
             label = _label(method, chosen)
             try:
                 runs = []
+                options: dict[str, Any] = {"budget": size, "max_seconds": max_seconds}
                 for replicate in range(replicates):
                     rng = stream.child(replicate).generator()
-                    answer = estimate(
-                        problem, budget=size, method=method, rng=rng, max_seconds=max_seconds
-                    )
-                    runs.append(answer)
+                    runs.append(estimate(problem, method=method, rng=rng, **options))
                     done += size
                     show(done, total, f"{method.name} at {size:,}")
                 rows.append(_summary(label, size, runs, exact))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from nestquad.problem import NestedExpectation
 from nestquad.result import sizes
 
 __all__ = ["ConditionalEstimate", "conditional"]
+
+Answers: TypeAlias = "Array | float | tuple[Array | float, Array | float]"
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,7 @@ class ConditionalEstimate:
     _scalar: bool = field(repr=False)
     _unit: Array = field(repr=False)
 
-    def __call__(
-        self, theta: ArrayLike, return_std: bool = False
-    ) -> Array | float | tuple[Array | float, Array | float]:
+    def __call__(self, theta: ArrayLike, return_std: bool = False) -> Answers:
         """J at θ, and its standard deviation if asked for."""
         points = _as_points("theta", theta, self._law.dim)
         try:
@@ -75,9 +75,7 @@ class ConditionalEstimate:
             )
         return self._predict(uniform, points.ndim, return_std)
 
-    def at_uniform(
-        self, uniform: ArrayLike, return_std: bool = False
-    ) -> Array | float | tuple[Array | float, Array | float]:
+    def at_uniform(self, uniform: ArrayLike, return_std: bool = False) -> Answers:
         """J at the θ that uniforms (n, d) or (d,) in the open unit cube are transported to."""
         points = _as_points("uniform", uniform, self._law.base_dim)
         if not ((points > 0) & (points < 1)).all():
@@ -149,18 +147,15 @@ class ConditionalEstimate:
         facts = {"problem": self.problem, "method": self.method, "created_by": "nestquad"}
         return posterior_tree("J", values, axes, facts, columns)
 
-    def _predict(
-        self, uniform: Array, n_axes: int, return_std: bool
-    ) -> Array | float | tuple[Array | float, Array | float]:
-        mean = self._shaped(self.model.mean(uniform), n_axes)
-        return (mean, self._shaped(self.model.sd(uniform), n_axes)) if return_std else mean
+    def _predict(self, uniform: Array, n_axes: int, return_std: bool) -> Answers:
+        def shaped(values: Array) -> Array | float:
+            out = (values * self._unit)[:, 0] if self._scalar else values * self._unit
+            if n_axes == 2:
+                return out
+            return float(out[0]) if self._scalar else np.asarray(out[0])
 
-    def _shaped(self, values: Array, n_axes: int) -> Array | float:
-        values = values * self._unit
-        out = values[:, 0] if self._scalar else values
-        if n_axes == 2:
-            return out
-        return float(out[0]) if self._scalar else np.asarray(out[0])
+        mean = shaped(self.model.mean(uniform))
+        return (mean, shaped(self.model.sd(uniform))) if return_std else mean
 
 
 def conditional(

@@ -9,7 +9,9 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
-from collections.abc import Iterable
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -24,13 +26,10 @@ __all__ = [
     "NumericalError",
     "OutsideDomainError",
     "UnsupportedError",
+    "calling",
     "optional_module",
     "unknown_name",
 ]
-
-
-# Names that an error lists.
-_MOST_LISTED = 30
 
 
 class NestquadError(Exception):
@@ -148,6 +147,23 @@ def optional_module(name: str, feature: str, extra: str) -> Any:
         raise MissingExtraError(feature, extra) from error
 
 
+@contextmanager
+def calling(function: str, where: str = "", advice: str = "", **point: Any) -> Iterator[None]:
+    """Turn exceptions of a function of the user into ours; Ctrl-C is none."""
+    try:
+        yield
+    except NestquadError:
+        raise
+    except (Exception, SystemExit) as error:
+        said = f"{function} raised {last_line(error)}{where}"
+        raise EvaluationError(said, advice=advice, **point) from error
+
+
+def last_line(error: BaseException) -> str:
+    """Type and message of an exception in one line."""
+    return traceback.format_exception_only(error)[-1].strip().partition("\n")[0]
+
+
 def unknown_name(argument: str, given: object, known: Iterable[str]) -> InputError:
     """Error for a name that is not among `known`, with the nearest one as it is written."""
     names = sorted(known)
@@ -155,7 +171,7 @@ def unknown_name(argument: str, given: object, known: Iterable[str]) -> InputErr
     wanted = re.sub(r"[\W_]+", "", str(given)).casefold()
     near = difflib.get_close_matches(wanted, bare, n=1, cutoff=0.4)
     advice = f"Did you mean {bare[near[0]]!r}?" if near else ""
-    listed = ", ".join(map(repr, names[:_MOST_LISTED])) + ", …" * (len(names) > _MOST_LISTED)
+    listed = ", ".join(map(repr, names[:30])) + ", …" * (len(names) > 30)
     return InputError(argument, repr(given), f"one of {listed}", advice)
 
 

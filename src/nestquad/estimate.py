@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -88,8 +89,9 @@ def estimate(
         methods that learn spend them in turns.
     tol, rtol
         Stop when the half-width of the 95 % interval is at most `tol`, or `rtol` times the value;
-        with several answers, for each of them. Without a budget, 10⁷ evaluations are the limit,
-        and ``"auto"`` saves time instead of evaluations: its way then depends on how long g takes.
+        with several answers, for each of them. Without a budget, 10⁷ evaluations are the limit
+        (with `max_seconds` 6.7 × 10⁷, half a gigabyte of values), and ``"auto"`` saves time instead
+        of evaluations: its way then depends on how long g takes.
     method
         ``"auto"``, the name of a method, or a configured one such as ``nq.NKQ(n_inner=64)``.
     rng
@@ -98,7 +100,7 @@ def estimate(
         A ``concurrent.futures.Executor`` that evaluates chunks of g; None: in this thread.
     store
         A folder in which every chunk of values is written as soon as it is finished. The same call
-        continues where it was ended, whatever ended it, and another tolerance, budget, method or
+        continues where it was ended for any reason, and another tolerance, budget, method or
         f uses what is there. A store belongs to one problem and one seed; with ``rng=None`` it
         continues with its own.
     progress
@@ -173,8 +175,10 @@ def solved(
 ) -> tuple[Estimate, Turn[Any]]:
     """The answer of `estimate`, and the last turn, whose state has the learned model.
 
-    Without a complete turn there is nothing learned: an `OutOfTimeError` has the answer.
+    Without a complete turn there is no model: an `OutOfTimeError` has the answer.
     """
+    if max_seconds is not None:
+        import_module("scipy.stats.qmc")  # Sobol' points import it, a second that is not for g
     started = clock.now()
     choice("certify", certify, (True, False))
     if certify and isinstance(problem, RepeatedExpectation):
@@ -191,7 +195,7 @@ def solved(
     show = as_progress(progress)
     hurried = budget is None
     adaptive = tol is not None or rtol is not None or (hurried and max_seconds is not None)
-    chosen, budget = settled(method, budget, adaptive)
+    chosen, budget = settled(method, budget, adaptive, max_seconds)
     log_start(problem, chosen.name, budget)
     if certify and budget is not None and budget < 2 * Certificate.fewest:
         raise InputError(
@@ -250,19 +254,22 @@ def solved(
 def in_two_levels(
     problem: NestedExpectation | RepeatedExpectation, method: str | Method[Any]
 ) -> tuple[NestedExpectation, str | Method[Any]]:
-    """The problem with the innermost two levels, and a method that knows of the others."""
+    """The problem with the innermost two levels, and a method for the others."""
     if isinstance(problem, RepeatedExpectation):
         return problem.innermost, as_repeated(method, problem)
     return problem, method
 
 
 def settled(
-    method: str | Method[Any], budget: int | None, adaptive: bool
+    method: str | Method[Any],
+    budget: int | None,
+    adaptive: bool,
+    max_seconds: float | None = None,
 ) -> tuple[Method[Any], int | None]:
     """The method as an object, and the budget with its default."""
     chosen = as_method(method)
     if adaptive and budget is None:
-        budget = DEFAULT_BUDGET
+        budget = DEFAULT_BUDGET if max_seconds is None else limits.KEPT_EVALUATIONS
     if budget is None and not _has_sizes(chosen):
         raise InputError(
             "budget",
@@ -465,7 +472,12 @@ class Loop:
     @one_blas_thread()
     def start(self) -> None:
         """Plan the first design."""
-        self.design = self.method.plan(self.evaluator.problem, self.goal)
+        problem, goal = self.evaluator.problem, self.goal
+        if goal.seconds and goal.budget and isinstance(self.method, LearnedMethod):
+            analysis = start_plan(problem, None, 0.0)
+            if analysis.seconds(goal.budget, 0, 0) > goal.seconds:  # time decides, not the budget
+                self.goal = replace(goal, adaptive=True, hurried=True)
+        self.design = self.method.plan(problem, self.goal)
 
     @one_blas_thread()
     def turn(self) -> None:
@@ -498,7 +510,7 @@ class Loop:
             self.status, self.design = "time", None
 
     def _in_time(self, seconds: float) -> Goal:
-        """The request as the budget that ends in time, where a learner has nothing but seconds."""
+        """The request as the budget that ends in time, where a learner has only seconds."""
         alone = self.goal.hurried and self.goal.seconds is not None and not self._aimed
         if not alone or not isinstance(self.method, LearnedMethod) or self.last is None:
             return self.goal
@@ -613,8 +625,8 @@ class Loop:
 class CertifiedLoop(Loop):
     """A loop that learns, and then certifies its answer by fresh independent draws.
 
-    Towards a tolerance it learns until the certificate promises to need no more evaluations than
-    were spent so far, and then draws until the certified interval is narrow enough.
+    Towards a tolerance it learns until the certificate should need no more evaluations than were
+    spent so far, and then draws until the certified interval is narrow enough.
     """
 
     def run(self) -> Estimate:

@@ -76,11 +76,8 @@ class Kernel(ABC):
         first = as_nodes(x, "x")
         second = first if y is x else as_nodes(y, "y")
         if first.shape[-1] != second.shape[-1]:
-            raise InputError(
-                "y",
-                f"nodes with {second.shape[-1]} coordinates",
-                f"as many as x has, {first.shape[-1]}",
-            )
+            given = f"nodes with {second.shape[-1]} coordinates"
+            raise InputError("y", given, f"as many as x has, {first.shape[-1]}")
         return self.evaluate(first, second)
 
     def _key(self) -> tuple[object, ...]:
@@ -102,12 +99,9 @@ def as_nodes(x: ArrayLike, argument: str) -> Array:
     """Nodes as float64, (..., n, d), validated."""
     nodes = np.asarray(x, dtype=np.float64)
     if nodes.ndim < 2 or nodes.shape[-1] == 0:
-        raise InputError(
-            argument,
-            f"an array of shape {nodes.shape}",
-            "nodes of shape (..., n, d)",
-            "For points on a line add an axis: x[:, None].",
-        )
+        given = f"an array of shape {nodes.shape}"
+        advice = "For points on a line add an axis: x[:, None]."
+        raise InputError(argument, given, "nodes of shape (..., n, d)", advice)
     if not np.isfinite(nodes).all():
         raise InputError(argument, "nodes that are NaN or infinite", "finite nodes")
     return nodes
@@ -117,11 +111,8 @@ def as_lengthscale(lengthscale: ArrayLike) -> Lengthscale:
     """A checked lengthscale: a float, or a read-only copy of shape (d,) or (T, d)."""
     value = numbers("lengthscale", lengthscale, "a number, or an array of numbers")
     if value.ndim > 2 or value.size == 0:
-        raise InputError(
-            "lengthscale",
-            f"an array of shape {value.shape}",
-            "a number, (d,) for one per coordinate or (T, d) for a batch",
-        )
+        expected = "a number, (d,) for one per coordinate or (T, d) for a batch"
+        raise InputError("lengthscale", f"an array of shape {value.shape}", expected)
     if not (np.isfinite(value) & (value > 0)).all():
         raise InputError(
             "lengthscale", f"{np.array2string(value, threshold=8)}", "positive numbers"

@@ -6,57 +6,36 @@ Tuning numbers of methods are not here: they are fields of settings classes.
 from __future__ import annotations
 
 # Blocks of evaluations.
-CHUNK_POINTS = 65_536  # points of a block of g: each temporary array takes half a megabyte of cache
-ROW_TILE = 65_536  # a longer row is cut here at every chunk size, so that sums keep their order
+# Points of a block of g: each temporary array takes half a megabyte of cache. A longer row is cut
+# there at every chunk size, so that sums keep their order.
+CHUNK_POINTS = 65_536
 MEMORY = 256_000_000  # bytes of points and values of a block, temporary arrays of g included
-BLOCK_COPIES = 6  # copies of a block in memory: x, theta, temporary arrays of g
+BLOCK_NUMBERS = MEMORY // 48  # numbers of x and theta in a block, of which g makes six copies
+KEPT_EVALUATIONS = 1 << 26  # values of a design that grows while time is left: half a gigabyte
 KEPT_MEMORY = 16_000_000  # bytes of freed arrays that stay with the process, half of them
-TASK_POINTS = 1 << 24  # points of a task of an executor
+TASK_CHUNKS = 256  # chunks of a task of an executor
 TASKS_AHEAD = 3  # tasks for each worker: one running, one waiting, one since they differ
-CACHED_CHUNKS = 4  # chunks of a store in memory
 
 # Seconds.
 CHUNK_SECONDS = 0.25  # target duration of a chunk in this thread
-TASK_SECONDS, LEAST_TASK_SECONDS = 0.5, 0.05  # target of a task, and least worth handing out
-# One client feeds all workers, in milliseconds a task: both grow by this for each worker.
-TASK_SECONDS_BY_WORKER, LEAST_SECONDS_BY_WORKER = 0.01, 0.002
-LATE_SECONDS = 1.0  # interval at which workers are polled after the deadline
+TASK_SECONDS = 0.5  # target duration of a task; a tenth of it is worth handing out
+POLL_SECONDS = 1.0  # between looks at late workers, or at a Dask cluster
 PATIENCE_SECONDS = 10.0  # without a result, before a check whether any worker has begun
-COUNT_SECONDS = 2.0  # between two counts of the workers of a Dask cluster
-STALE_SECONDS = 86_400.0  # age of unfinished files of a store that are removed
 BROKEN_POOLS = 3  # process pools in a row that may break before a chunk is finished
 
 # Weights.
 DENSE_NODES = 20_000  # nodes of a dense Gram matrix: 3.2 GB
 RULE_POINTS = 8_192  # T or N of a nested kernel rule towards a tolerance: the cost is N³
 STAIRCASE_POINTS = 2_048  # T or N of multilevel kernel quadrature: a second or two
-GRAM_NUMBERS = 2**24  # numbers of Gram matrices of several θ at a time: 128 MB
-KERNEL_NUMBERS = 2**22  # kernel values at a time for an empirical law: 32 MB
+KERNEL_NUMBERS = 2**22  # kernel values at a time, of several θ or many samples: 32 MB
 CACHE_NUMBERS = 2**15  # of several passes over a block, in the fast cache; slower at 2¹³
-PREDICTED_ROWS = 512  # points that a dense process predicts at a time
-GRAM_ROWS = 128  # rows of a Gram matrix that are made at a time
+BLOCK_ROWS = 256  # rows at a time of a Gram matrix, of predictions, of polynomials at least
 ROW_GROUP = 16  # rows whose independent points are made together
-CACHED_NUMBERS = 2**17  # numbers of a block of polynomials that stay in a cache
-FEWEST_ROWS = 256  # points of such a block: shorter ones cost more in calls than in arithmetic
 
-# Learned models: numbers that are computed for each, a part of a second.
-PAIR_NUMBERS = 1 << 27  # of predictions at fresh pairs by all points of a fit
-ENOUGH_PAIRS = 64  # fresh draws that are worth any time
-AVERAGE_NUMBERS = 1 << 24  # of a dense average at first
-AVERAGE_LOG2_SIZE, LARGEST_LOG2_SIZE = 16, 22  # of its lattices: at first, towards a tolerance
-POOL_NUMBERS = 1 << 23  # of predictions over which the sensitivity of f is looked at
-POOL_LOG2_SIZES = 13, 16  # least and largest size of that pool
-CHECK_POOL = 1 << 14  # θ of the pool for fresh pairs
+# Learned models.
 PREDICTED_POINTS = 4_096  # points of g that a model predicts at a time
-SKETCH_POINTS = 1 << 14  # θ of a joint lattice among which the posterior of J is drawn
-CHOICE_POINTS = 1 << 13  # points that choose terms
-CHOICE_NUMBERS = 1 << 17  # coordinates of these points
-FITTED_POINTS = 1 << 15  # points that determine coefficients and refine kernels
+CHOICE_POINTS = 1 << 13  # points that choose penalties
 LATTICE_POINTS = 1 << 17  # θ on copies of a lattice at a time
-SURROGATE_POINTS = 256  # θ of a dense process: more are slower than most g
-INNER_NODES = 1_024  # inner points of kernel weights, whose cost is N³
-INNER_COORDINATES = 3  # coordinates of x beyond which kernel weights gain nothing
-TUNED_ROWS = 2  # θ on which an inner kernel is tuned
 
 # Sizes that users may ask for.
 GRID_SIZE = 10**9  # T, N and the like: larger ones are slips

@@ -346,7 +346,7 @@ def value_rows(values: Any) -> ValueRows:
 
 
 def matched(given: ValueRows, ids: Sequence[str], describe: Any) -> Array:
-    """The values in the order of `ids`; refuses rows that are missing, double, or of another plan.
+    """Values in the order of `ids`; refuses rows that are missing, double, or of another plan.
 
     `describe(row)` says where the point of a row is.
     """

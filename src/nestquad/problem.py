@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -12,11 +11,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from nestquad._checks import choice, numbers, shown
+from nestquad._checks import choice, instance, numbers
 from nestquad._notebook import pairs
 from nestquad._typing import Array
 from nestquad.distributions import Law, as_law
-from nestquad.errors import EvaluationError, InputError, MissingExtraError, NestquadError
+from nestquad.errors import (
+    EvaluationError,
+    InputError,
+    MissingExtraError,
+    NestquadError,
+    calling,
+)
 
 __all__ = ["NestedExpectation", "best_and_each", "value_of_information"]
 
@@ -96,35 +101,29 @@ class NestedExpectation:
     arrays: str = "numpy"
 
     def __post_init__(self) -> None:
-        for argument, value in (("g", self.g), ("f", self.f), ("combine", self.combine)):
+        for argument in ("g", "f", "combine"):
+            value = getattr(self, argument)
             if value is not None and not callable(value):
                 raise InputError(argument, f"{type(value).__name__}", "a callable, or None")
-        for argument, flag in (("vectorized", self.vectorized), ("noisy", self.noisy)):
-            if not isinstance(flag, bool):
-                raise InputError(argument, repr(flag), "True or False")
+        for argument in ("vectorized", "noisy"):
+            instance(argument, getattr(self, argument), bool, "True or False")
         choice("arrays", self.arrays, ("numpy", "jax", "torch"))
         if find_spec(self.arrays) is None:  # importing it is left to the first call of g
             raise MissingExtraError(f"arrays={self.arrays!r}", self.arrays)
         if self.exact is not None:
             numbers("exact", self.exact, "a number, several of them, or None")
-        if self.name is not None and not isinstance(self.name, str):
-            raise InputError("name", shown(self.name), "text, or None")
+        if self.name is not None:
+            instance("name", self.name, str, "text, or None")
         law = self.outer_law  # validate now, where the user can see which line did it
         if law.batch is not None:
-            raise InputError(
-                "outer",
-                f"a batch of {law.batch} laws",
-                "one law of θ",
-                "Parameters of the outer law have shape (d,), not (T, d).",
-            )
+            advice = "Parameters of the outer law have shape (d,), not (T, d)."
+            raise InputError("outer", f"a batch of {law.batch} laws", "one law of θ", advice)
         if not callable(self.inner) or isinstance(self.inner, Law):
             static = as_law(self.inner, argument="inner")
             if static.batch is not None:
-                raise InputError(
-                    "inner",
-                    f"a batch of {static.batch} laws that does not depend on θ",
-                    "one law, or a callable theta -> law batched over theta",
-                )
+                given = f"a batch of {static.batch} laws that does not depend on θ"
+                expected = "one law, or a callable theta -> law batched over theta"
+                raise InputError("inner", given, expected)
 
     @property
     def label(self) -> str:
@@ -135,7 +134,7 @@ class NestedExpectation:
         theta = f"{described_law(outer)}: {_coordinates(outer.dim)}"
         try:
             # At the median of θ; g is not called, since it may be expensive.
-            inner = self.inner_law(outer.from_uniform(np.full((1, outer.base_dim), 0.5)))
+            inner = self.inner_law(outer.middle())
             given = "" if self.inner_is_shared else " given θ; shown at its median"
             x = f"{described_law(inner)}: {_coordinates(inner.dim)}{given}"
         except NestquadError as error:
@@ -145,8 +144,8 @@ class NestedExpectation:
             "θ": theta,
             "x": x,
             "g(x, θ)": given_g + ("" if self.arrays == "numpy" else f", {self.arrays} arrays"),
-            "f(J)": "identity" if self.f is None else described_signature(self.f),
-            "combine": "" if self.combine is None else described_signature(self.combine),
+            "f(J)": described_signature(self.f, "identity"),
+            "combine": described_signature(self.combine, ""),
             "exact": "" if self.exact is None else f"{np.asarray(self.exact)}",
             "tags": ", ".join(self.tags),
         }
@@ -164,8 +163,7 @@ class NestedExpectation:
     @cached_property
     def inner_base_dim(self) -> int:
         """Number of uniforms that drive one draw of x, for every θ."""
-        middle = np.full((1, self.outer_law.base_dim), 0.5)
-        return self.inner_law(self.outer_law.from_uniform(middle)).base_dim
+        return self.inner_law(self.outer_law.middle()).base_dim
 
     def inner_law(self, theta: Array) -> Law:
         """The law of x given each row of theta (T, d_θ)."""
@@ -174,28 +172,18 @@ class NestedExpectation:
         n_theta = theta.shape[0]
         law = as_law(self._call_inner(theta), batch=n_theta, argument="inner(theta)")
         if law.batch not in (None, 1, n_theta):
-            raise InputError(
-                "inner(theta)",
-                f"a batch of {law.batch} laws for {n_theta} values of theta",
-                "one law for each row of theta",
-                "Give the parameters shape (T, d): theta has shape (T, d_theta).",
-            )
+            given = f"a batch of {law.batch} laws for {n_theta} values of theta"
+            advice = "Give the parameters shape (T, d): theta has shape (T, d_theta)."
+            raise InputError("inner(theta)", given, "one law for each row of theta", advice)
         if law.batch is None and n_theta > 1:
             self._refuse_parameters_without_coordinates(theta, law.dim)
         return law
 
     def _call_inner(self, theta: Array) -> Any:
-        try:
+        takes = "inner takes theta of shape (T, d_theta) and returns a law."
+        point = theta[0] if theta.shape[0] == 1 else None
+        with calling("inner", f" for theta of shape {theta.shape}", takes, theta=point):
             return self.inner(np.array(theta))  # a copy, since it may write to it
-        except NestquadError:
-            raise
-        except Exception as error:
-            last = traceback.format_exception_only(error)[-1].strip()
-            raise EvaluationError(
-                f"inner raised {last} for theta of shape {theta.shape}",
-                theta=theta[0] if theta.shape[0] == 1 else None,
-                advice="inner takes theta of shape (T, d_theta) and returns a law.",
-            ) from error
 
     def _refuse_parameters_without_coordinates(self, theta: Array, dim: int | None) -> None:
         # Parameters of shape (T,) read as T coordinates: an easy slip with theta[:, 0]. If the
@@ -204,12 +192,10 @@ class NestedExpectation:
             self._call_inner(theta[:-1]), batch=theta.shape[0] - 1, argument="inner(theta)"
         )
         if fewer.batch is None and fewer.dim != dim:
-            raise InputError(
-                "inner(theta)",
-                f"parameters of shape ({theta.shape[0]},), read as coordinates of one law",
-                f"parameters of shape (T, d), here ({theta.shape[0]}, d)",
-                "Keep the last axis: theta[:, :1] instead of theta[:, 0].",
-            )
+            given = f"parameters of shape ({theta.shape[0]},), read as coordinates of one law"
+            expected = f"parameters of shape (T, d), here ({theta.shape[0]}, d)"
+            advice = "Keep the last axis: theta[:, :1] instead of theta[:, 0]."
+            raise InputError("inner(theta)", given, expected, advice)
 
     def natural_j(self, j: Array) -> Array:
         """J in the units of g, for messages: methods may see it in others."""
@@ -231,13 +217,9 @@ class NestedExpectation:
         """The final answer from the q expectations."""
         if self.combine is None:
             return answers if answers.size > 1 else answers.reshape(())
-        try:
+        takes = f"combine takes the {answers.size} expectations as one array."
+        with calling("combine", f" for I = {answers}", takes):
             final = np.array(self.combine(np.array(answers)))
-        except Exception as error:
-            raise EvaluationError(
-                f"combine raised {type(error).__name__}: {error} for I = {answers}",
-                advice=f"combine takes the {answers.size} expectations as one array.",
-            ) from error
         if final.dtype.kind not in "fiub" or final.ndim > 1 or not final.size:
             raise EvaluationError(
                 f"combine returned {final.dtype} of shape {final.shape} for I = {answers}; "
@@ -256,10 +238,13 @@ def described_law(law: Law, longest: int = 72) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def described_signature(function: Callable[..., Any] | None) -> str:
+def described_signature(
+    function: Callable[..., Any] | None,
+    none: str = "evaluated elsewhere: nq.plan writes the points down",
+) -> str:
     """Name and arguments of a function."""
     if function is None:
-        return "evaluated elsewhere: nq.plan writes the points down"
+        return none
     name = getattr(function, "__name__", type(function).__name__)
     try:
         arguments = ", ".join(inspect.signature(function).parameters)

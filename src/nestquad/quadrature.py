@@ -212,12 +212,9 @@ def nodes_on(space: Space, uniform: Array | None, points: Array) -> Array:
     if space == "native":
         return points
     if uniform is None:
-        raise InputError(
-            "space",
-            repr(space),
-            "'native', because the law can only be sampled and has no uniforms behind it",
-            "Use nq.Transport for a simulator driven by uniforms or normals.",
-        )
+        expected = "'native', because the law can only be sampled and has no uniforms behind it"
+        advice = "Use nq.Transport for a simulator driven by uniforms or normals."
+        raise InputError("space", repr(space), expected, advice)
     return np.asarray(ndtri(uniform)) if space == "normal" else uniform
 
 

@@ -156,7 +156,7 @@ class RepeatedExpectation:
         """
         dims, step = self.dims[:-1], self.steps[-1]
         g = None if self.g is None else _OfParts(self.g, dims)
-        median = step.outer_law.from_uniform(np.full((1, step.outer_law.base_dim), 0.5))
+        median = step.outer_law.middle()
         f = _AtMedians(self, median)
         inner = step.inner
         if isinstance(inner, _OfEarlier):
@@ -209,7 +209,7 @@ class RepeatedExpectation:
 
     @cached_property
     def _n_taken(self) -> tuple[int, ...]:
-        """Number of y that each f takes, beside j."""
+        """Number of y that each f takes in addition to j."""
         return tuple(_n_arguments(one, self.depth + 1) - 1 for one in self.f)
 
     def _repr_html_(self) -> str:
@@ -235,7 +235,7 @@ class Chain(Law):
     def __init__(self, step: NestedExpectation, level: int) -> None:
         self._step, self._level = step, level
         outer = step.outer_law
-        middle = outer.from_uniform(np.full((1, outer.base_dim), 0.5))
+        middle = outer.middle()
         law = _named(level, lambda: step.inner_law(middle))
         _require_transport(level, law)
         x = law.from_uniform(np.full((1, 1, law.base_dim), 0.5))
@@ -292,7 +292,7 @@ class _OfParts:
 
 @dataclass(frozen=True, eq=False)
 class _AtMedians:
-    """All f one after the other at medians of y: the answer if nothing varied."""
+    """All f one after the other at medians of y: the answer without variation."""
 
     levels: RepeatedExpectation
     median: Array
@@ -323,7 +323,7 @@ def _split(theta: Array, dims: Sequence[int]) -> list[Array]:
 
 def _size(law: Law) -> int:
     """Number of coordinates of a draw."""
-    return int(law.from_uniform(np.full((1, law.base_dim), 0.5)).shape[-1])
+    return int(law.middle().shape[-1])
 
 
 def _require_size(k: int, unit: str, given: int, expected: int) -> None:

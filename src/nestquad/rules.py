@@ -479,12 +479,12 @@ def _refuse_duplicates(nodes: Array) -> None:
 def _upper_gram(kernel: Kernel, nodes: Array) -> Array:
     """Upper triangles of Gram matrices (T, N, N) of nodes (T, N, d): `factorize` reads no more."""
     count, n, _ = nodes.shape
-    if n <= limits.GRAM_ROWS:
+    if n <= limits.BLOCK_ROWS:
         return kernel(nodes, nodes)
     out = np.zeros((count, n, n))
-    for start in range(0, n, limits.GRAM_ROWS):
-        out[:, start : start + limits.GRAM_ROWS, start:] = kernel(
-            nodes[:, start : start + limits.GRAM_ROWS], nodes[:, start:]
+    for start in range(0, n, limits.BLOCK_ROWS):
+        out[:, start : start + limits.BLOCK_ROWS, start:] = kernel(
+            nodes[:, start : start + limits.BLOCK_ROWS], nodes[:, start:]
         )
     return out
 

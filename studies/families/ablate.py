@@ -28,13 +28,11 @@ DEVICES: dict[str, dict[str, Any]] = {
     "calibration by groups": {"calibrated": False},
     "discrepancy": {"discrepant": False},
     "shape of the discrepancy": {"shaped": False},
-    "Student's factor": {"student": False},
-    "unseen values of g": {},
+    "cross-fitting": {"crossed": False},
     "events of f that few points reach": {},
 }
 # Functions that return errors of zero instead.
 SILENCED = {
-    "unseen values of g": "unseen_errors",
     "events of f that few points reach": "unreached_errors",
 }
 

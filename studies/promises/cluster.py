@@ -24,7 +24,7 @@ _SLEEP = 0.02
 # Tasks under way, as with many workers.
 _WINDOW = 500
 # Seconds of a task of a large cluster.
-_LONG = task_seconds(1_000)[0]
+_LONG = task_seconds(1_000)
 
 
 def _run(settings: Settings) -> Result:
@@ -118,7 +118,7 @@ def _executors(overheads: dict[str, float]) -> Table:
         {
             "executor": name,
             "overhead": overhead,
-            "share": overhead / (task_seconds(1)[0] + overhead),
+            "share": overhead / (task_seconds(1) + overhead),
             "busy": int(_LONG / overhead),
         }
         for name, overhead in overheads.items()
@@ -126,7 +126,7 @@ def _executors(overheads: dict[str, float]) -> Table:
     heads = (
         Column("executor", "executor"),
         Column("overhead", "overhead a task", "seconds"),
-        Column("share", f"of a task of {task_seconds(1)[0]:g} s", "percent"),
+        Column("share", f"of a task of {task_seconds(1):g} s", "percent"),
         Column("busy", "workers it keeps busy", "count"),
     )
     caption = (

@@ -78,7 +78,7 @@ def least_squares(
     center, scale = theta.mean(axis=0), theta.std(axis=0)
     dense = (problem.outer_law.sample(_DENSE, rng) - center) / scale
     for degree in _DEGREES:
-        basis = _Monomials(theta.shape[1], degree)
+        basis = Monomials(theta.shape[1], degree)
         if basis.size > budget // 2:
             break
         coefficients = basis.fit((theta - center) / scale, y)
@@ -88,7 +88,7 @@ def least_squares(
 
 
 @dataclass(frozen=True)
-class _Monomials:
+class Monomials:
     """All monomials of d variables up to a degree."""
 
     d: int

@@ -27,6 +27,7 @@ from studies import risk
 from studies.promises.cells import provenance
 from studies.promises.measure import warm_up
 from studies.risk.rivals import RIVALS
+from studies.risk.seconds import table_rows
 from studies.runner.collect import in_processes, say
 from studies.runner.figures import line_figure
 from studies.runner.ledger import Outcome, Run, Task, sources
@@ -280,6 +281,17 @@ def tabulate(runs: Iterable[Run], selection: Selection) -> Result:
             tuple(_costs(rows)),
         ),
         Table("budgets", "", (), tuple(rows)),
+        Table(
+            "seconds",
+            "Equal CPU seconds, those of g included: relative RMSE over one run of each of several "
+            "books (`python -m studies.risk.seconds`). Rivals learn from a pilot how many "
+            "evaluations fit; seconds are the median of those spent.",
+            columns(
+                "limit = seconds: count; method; runs: count; evaluations: count; spent: seconds; "
+                + "; ".join(f"m{k} = {name}: percent1" for k, name in enumerate(risk.MEASURES))
+            ),
+            tuple(table_rows()),
+        ),
         Table(
             "tolerances",
             f"Relative tolerances for {', '.join(_TOLERATED)} at once, with at most a million "

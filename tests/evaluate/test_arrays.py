@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import nestquad as nq
+from nestquad.evaluate import call_in_library
 
 LIBRARIES = {"jax": "jax.numpy", "torch": "torch"}
 
@@ -54,8 +55,6 @@ def test_one_point_at_a_time(library):
 
 def test_tensors_share_memory_and_are_not_written_to():
     torch = pytest.importorskip("torch")
-    from nestquad.evaluate._call import call_in_library
-
     x, theta = np.arange(6.0).reshape(1, 3, 2), np.zeros((1, 1, 1))
     x.flags.writeable = False
     places = []
@@ -70,8 +69,6 @@ def test_tensors_share_memory_and_are_not_written_to():
 
 def test_jax_arrays_share_aligned_memory():
     pytest.importorskip("jax")
-    from nestquad.evaluate._call import call_in_library
-
     # Views at every offset of 8 bytes within 64: at least one of them is aligned for XLA.
     memory = np.zeros(64)
     shared = []

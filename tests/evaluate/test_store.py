@@ -18,7 +18,7 @@ import pytest
 from counting import CountingG, counting_problem
 
 import nestquad as nq
-from nestquad.evaluate import Grid, Span, Store, _store
+from nestquad.evaluate import Grid, Span, Store
 from nestquad.points import Given, Lattice, Sobol
 
 METHODS = ["nmc", "nqmc", "nkq", "ckq", "joint", "mlmc", "mlkq", "lsmc"]
@@ -440,14 +440,14 @@ def test_ctrl_c_with_workers_keeps_what_they_finished(tmp_path):
 def test_a_full_disk_keeps_the_answer_so_far(tmp_path, monkeypatch):
     written = []
 
-    def full(file, content):
+    def full(temporary, file):
         if len(written) > 6:
             raise OSError(errno.ENOSPC, "No space left on device")
         written.append(file)
-        replaced(file, content)
+        replaced(temporary, file)
 
-    replaced = _store._replace
-    monkeypatch.setattr(_store, "_replace", full)
+    replaced = os.replace
+    monkeypatch.setattr("os.replace", full)
     options = {"method": "nqmc", "tol": 1e-5, "budget": 100_000, "rng": 3}
     with pytest.raises(nq.EvaluationError, match="No space left") as caught:
         nq.estimate(counting_problem()[0], store=tmp_path / "store", **options)

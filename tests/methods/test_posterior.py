@@ -1,5 +1,7 @@
 """Posterior of J: errors of models made by hand are found and covered, and nothing else is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
@@ -9,14 +11,15 @@ import nestquad as nq
 from nestquad.accuracy import size_of
 from nestquad.evaluate import Design, Evaluations, Evaluator
 from nestquad.methods._events import unreached_errors
-from nestquad.methods.learned import Evidence, Pairs, draw_bias, draw_variances
+from nestquad.methods.learned import Evidence, Pairs, _posterior, draw_bias, draw_variances
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._discrepancy import Scores
 from nestquad.methods.learned._evidence import Check, LearnedDesign, check_grid
 from nestquad.methods.learned._model import DenseSet, ModelOfJ, Paths, sketch_points
 from nestquad.methods.learned._posterior import (
     PathEffects,
-    Posterior,
+    PosteriorOfJ,
+    crossed_shift,
     shape_errors,
     student_factor,
 )
@@ -131,7 +134,7 @@ def draws_of(f, model, seed=0, n=400, check=True, problem=None):
         return average.f(j).mean(axis=0)
 
     effects = PathEffects(model, functional)
-    posterior = Posterior(model, fresh if check else None, rng)
+    posterior = PosteriorOfJ(model, fresh if check else None, rng)
     return posterior.draws(functional, effects.calibration(rng)).values[:, 0]
 
 
@@ -261,6 +264,35 @@ def test_errors_of_a_model_of_log_j_are_relative():
             widths.append(high - low)
         assert np.mean(covered) >= 0.8
         assert np.median(widths) < 0.5
+
+
+@pytest.mark.parametrize("spread", [1.0, 0.1])
+def test_cross_fitting_is_weighed_by_its_precision(spread):
+    """Draws have mean and deviation 1, and four changes mean 3: the mean of both, by precision."""
+    values = 1.0 + np.random.default_rng(0).standard_normal((40_000, 1))
+    changes = 3.0 + spread * np.array([[-1.0], [-1.0], [1.0], [1.0]])
+    error = (student_factor(3.0) * spread) ** 2 / 3.0
+    (shift,) = crossed_shift(values, np.array([1.0]), changes)
+    assert shift == pytest.approx(2.0 / (1.0 + error), rel=0.02)
+
+
+def test_noise_of_the_model_hardly_raises_a_maximum(monkeypatch):
+    """J is normal with deviation 0.1 behind the noise of x; the answer is E max(J, 0)."""
+    problem = nq.NestedExpectation(
+        nq.Normal(np.zeros(4)),
+        nq.Normal(np.zeros(4)),
+        lambda x, theta: 0.05 * theta.sum(axis=-1) + np.sin(3.0 * x).sum(axis=-1) * x[..., 0],
+        lambda j: np.maximum(j - 3.0 * np.exp(-4.5), 0.0),
+    )
+    exact = 0.1 / np.sqrt(2.0 * np.pi)
+
+    def bias():
+        answers = [nq.estimate(problem, method="joint", budget=600, rng=k).value for k in range(12)]
+        return np.mean(answers) - exact
+
+    crossed = bias()
+    monkeypatch.setattr(_posterior, "DEFAULT", replace(_posterior.DEFAULT, crossed=False))
+    assert abs(crossed) < 0.7 * bias()
 
 
 def test_student_factors_are_ratios_of_quantiles():

@@ -3,10 +3,11 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import nestquad as nq
-from nestquad import clock, risk
+from nestquad import clock, limits, risk
 from nestquad.clock import LEARNING, AnalysisCost, TimePlan
 from nestquad.evaluate import Evaluations, Evaluator
 from nestquad.methods import Goal, start_plan
@@ -20,7 +21,7 @@ LEARNED = ("joint", "ckq", "mlkq")
 @pytest.fixture
 def simulated(simulated, monkeypatch):
     """The simulated clock with analyses of lattices and regressions that take time on it, too."""
-    for method in (nq.JointLattice, nq.LSMC):
+    for method in (nq.JointLattice, nq.LSMC, nq.CKQ, nq.JointProcess):
 
         def analyze(method, evaluations, last=None, learned=method.analyze):
             simulated.wait(LEARNING.fixed + 1e-5 * evaluations.design.n_evaluations)
@@ -109,6 +110,63 @@ def test_a_moment_is_too_short_to_learn(simulated):
     assert set(est.candidates) == {"nqmc"}
     # By a million of evaluations and not by the first few hundred.
     assert est.half_width < 0.01 * est.sample.spread
+
+
+@pytest.mark.parametrize("name", ["finance", "health", "rainforth"])
+def test_no_fixed_budget_that_fits_is_better(name, simulated):
+    problem, ratios = simulated.slow(nq.problems.get(name), 2e-3), []
+    for seconds in (1.0, 2.0):
+        begin = simulated.seconds
+        timed = nq.estimate(problem, max_seconds=seconds, rng=0)
+        assert simulated.seconds - begin < 1.1 * seconds + 0.3
+        best = np.inf
+        for n in 250 * seconds * np.sqrt(2.0) ** np.arange(3):
+            begin = simulated.seconds
+            found = nq.estimate(problem, budget=int(n), rng=0)
+            if simulated.seconds - begin <= seconds:
+                best = min(best, found.half_width)
+        ratios.append(timed.half_width / best)
+    # Half-widths of budgets that differ by a tenth scatter by a factor of two.
+    assert np.exp(np.mean(np.log(ratios))) <= 1.2
+    assert max(ratios) <= 2.0
+
+
+def test_more_time_is_a_narrower_interval(simulated):
+    problem = simulated.slow(PROBLEM, 2e-3)
+    halves = [nq.estimate(problem, max_seconds=s, rng=0).half_width for s in (1.0, 3.0, 10.0)]
+    assert halves == sorted(halves, reverse=True)
+
+
+@pytest.mark.parametrize("at", [10, 100, 3_000])
+def test_one_slow_call_does_not_end_the_estimation(at, simulated):
+    held = []
+
+    def g(x, theta):
+        before, values = simulated.seconds, PROBLEM.g(x, theta)
+        simulated.wait(1e-6 * values.size)
+        if not held and before + 1e-6 * values.size >= at * 1e-6:
+            held.append(simulated.wait(1.0))
+        return values
+
+    est = nq.estimate(replace(PROBLEM, g=g), max_seconds=3.0, rng=0)
+    assert simulated.seconds > 2.0
+    assert est.n_evaluations > 500_000
+
+
+def test_a_budget_beyond_the_time_has_an_answer(simulated):
+    problem = simulated.slow(PROBLEM, 1e-6)
+    est = nq.estimate(problem, budget=10_000_000, max_seconds=0.4, rng=0, method="joint")
+    assert simulated.seconds < 0.8
+    assert est.half_width < 0.5
+
+
+def test_time_is_not_ended_by_the_limit_without_time(simulated, monkeypatch):
+    constant = nq.NestedExpectation(
+        nq.Normal(), nq.Normal(), lambda x, theta: np.broadcast_to(1.0, x.shape[:-1])
+    )
+    monkeypatch.setattr(limits, "KEPT_EVALUATIONS", 1 << 24)
+    est = nq.estimate(constant, max_seconds=60.0, method="nqmc", rng=0)
+    assert est.n_evaluations == 1 << 24
 
 
 def test_time_alone_with_an_expensive_g(simulated):
@@ -217,7 +275,7 @@ def test_time_goes_to_theta_where_the_average_is_the_error():
     design = method.plan(problem, goal)
     turn = method.analyze(Evaluations(evaluator, design))
     time = start_plan(problem, turn, 1e-6)
-    candidate = Candidate(method, turn, time, seconds=0.25)
+    candidate = Candidate(method, turn, time, seconds=0.25, paces=(1e-4,))
     finer = method.plan(problem, replace(goal, adaptive=True), replace(turn, final=True))
     assert finer.n_evaluations == design.n_evaluations
     assert candidate.takes(finer) == 1.0

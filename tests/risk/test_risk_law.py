@@ -201,3 +201,26 @@ def test_pairs_of_a_scenario_are_one_pair_of_means():
     assert one.weights.tolist() == [1.0, 0.5]
     assert one.count.tolist() == [2.0, 1.0]
     assert pairs.mean_of(np.array([[2.0], [9.0], [4.0]])).tolist() == [[3.0], [9.0]]
+
+
+@pytest.mark.parametrize("m", [256, 4096])
+def test_one_coordinate_is_learned_along_theta(m):
+    # J = z² and Ĵ = z² + sin(2 z): no function of Ĵ corrects it, one of θ does. The error of VaR
+    # falls like that of means of pairs near the quantile.
+    rng, n = np.random.default_rng(1), 1 << 14
+    u = (np.arange(n) + 0.5) / n
+    z = ndtri(u)
+    model = z**2 + np.sin(2 * z)
+    law = LawOfJ.of_model(model, np.ones(n), np.arange(n) % 16, 1.0, n, u)
+    at = rng.uniform(-3.5, 3.5, m)
+    s = at**2 + np.sin(2 * at)
+    r = -np.sin(2 * at)[:, None] + 0.5 * rng.standard_normal((m, 2))
+    weights = norm.pdf(at) * 7.0
+    pairs = Pairs(s, r, weights, np.full(m, 0.5), along=norm.cdf(at))
+    found = law.corrected(pairs, rng)
+    targets = Targets.of(0.99, (), ())
+    value, draws = found.measured(targets)
+    exact = norm.ppf(0.995) ** 2
+    error = draws.std()
+    assert abs(value[0] - exact) < 4.0 * error
+    assert error < 8.0 / np.sqrt(m)

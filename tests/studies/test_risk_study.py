@@ -57,7 +57,7 @@ def test_least_squares_finds_a_quadratic_j():
 
 
 def test_monomials_are_all_of_a_degree():
-    basis = rivals._Monomials(3, 2)
+    basis = rivals.Monomials(3, 2)
     assert basis.size == math.comb(5, 2)
     z = np.random.default_rng(0).normal(size=(50, 3))
     assert np.linalg.matrix_rank(basis(z)) == 10

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import time
 
 import numpy as np
 import pytest
@@ -209,11 +208,11 @@ def test_a_table_is_made_where_it_is_asked_for():
     assert abs(nested.value - 247.912) < 30.0
 
 
-def test_time_is_kept():
-    start = time.perf_counter()
+def test_time_is_kept(simulated):
+    simulated.step = 0.01  # for each look at the clock
     est = NORMALS.evppi("p2", tol=1e-4, method="table", max_seconds=2.0, rng=0)
     assert est.status == "time"
-    assert time.perf_counter() - start < 4.0  # a loaded machine is slower than its forecast
+    assert simulated.seconds < 4.0
 
 
 TWO = {"a": nq.Normal(), "b": nq.Uniform()}

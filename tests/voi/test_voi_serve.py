@@ -88,26 +88,20 @@ def uploaded(client, sent=None, **fields):
 
 def settled(client, path):
     """The state once nothing runs."""
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        state = client.get(f"{path}/state").json()
-        if state["job"] is None:
-            return state
+    while (state := client.get(f"{path}/state").json())["job"] is not None:
         time.sleep(0.05)
-    raise AssertionError("still running")
+    return state
 
 
 def computed(client, path):
     """The data once they are there; the report is not waited for."""
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
+    while True:
         state = client.get(f"{path}/state").json()
         if state["job"] is None or state["job"]["message"].endswith("report"):
             client.post(f"{path}/cancel")
             assert state["error"] is None
             return data(client, path)
         time.sleep(0.05)
-    raise AssertionError("still running")
 
 
 def data(client, path):
@@ -498,7 +492,7 @@ def test_folder_is_private_and_goes_with_the_server(client, space):
 
 def sleep(report):
     report(1, 3, "asleep")
-    time.sleep(60)
+    time.sleep(3600)
 
 
 def allocate(report):
@@ -520,13 +514,10 @@ def ended(job):
 
 def test_jobs_report_and_end():
     job = Job("Sleeping", sleep)
-    end = time.monotonic() + 30
-    while not job.message and time.monotonic() < end:
+    while job.running and not job.message:
         time.sleep(0.02)
     assert (job.done, job.total, job.message) == (1, 3, "asleep")
-    begun = time.monotonic()
-    job.cancel()
-    assert time.monotonic() - begun < 2
+    job.cancel()  # not after an hour
     assert not job.running
     assert "Cancelled" in job.error
     assert ended(job)
@@ -548,8 +539,9 @@ def test_a_cancelled_analysis_continues_where_it_was(client, space):
     _, path = uploaded(client, files(frames))
     answers = space.get(path.split("/")[-1]).folder / "answers.jsonl"
     client.get(f"{path}/state")
-    end = time.monotonic() + 30
-    while time.monotonic() < end and not (answers.exists() and answers.read_text().count("\n") > 1):
+    while client.get(f"{path}/state").json()["job"] is not None and not (
+        answers.exists() and answers.read_text().count("\n") > 1
+    ):
         time.sleep(0.01)
     client.post(f"{path}/cancel")
     state = settled(client, path)

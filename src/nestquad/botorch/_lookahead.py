@@ -29,7 +29,7 @@ class LookaheadSettings:
     Attributes
     ----------
     fewer
-        Fantasies of a level over those of the last. Antithetic differences have a variance of order
+        Ratio of the fantasies of two levels. Antithetic differences have a variance of order
         N^-1.5 at a cost of order N, so that N^-1.25 is optimal (Giles 2015).
     most_levels
         Levels of rule ``"mlmc"``, as in the paper.

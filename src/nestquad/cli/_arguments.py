@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from enum import IntEnum
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn, TypeAlias, TypeVar
@@ -35,34 +36,57 @@ problems`)"""
 Value = TypeVar("Value")
 
 
-def add_goal(parser: argparse.ArgumentParser, target: str = TARGET) -> None:
-    """Target, accuracy and method, which `estimate`, `plan` and `sensitivity` share."""
-    parser.add_argument("target", metavar="TARGET", help=target)
-    parser.add_argument("--budget", type=count, metavar="N", help="at most N evaluations of g")
-    parser.add_argument("--tol", type=float, metavar="X", help="stop at a 95 %% half-width of X")
-    parser.add_argument("--rtol", type=float, metavar="X", help="stop at X times the value")
-    parser.add_argument(
-        "--method", default="auto", metavar="NAME", help=f"auto (default), {', '.join(METHODS)}"
-    )
+def add_options(parser: argparse.ArgumentParser, *names: str, target: str = "") -> None:
+    """Add a target, if it is described, and options that commands share."""
+    if target:
+        parser.add_argument("target", metavar="TARGET", help=target)
+    flag: dict[str, Any] = {"action": "store_true"}
+    shared: dict[str, dict[str, Any]] = {
+        "budget": {"type": count, "metavar": "N", "help": "at most N evaluations of g"},
+        "tol": {"type": float, "metavar": "X", "help": "stop at a 95 %% half-width of X"},
+        "rtol": {"type": float, "metavar": "X", "help": "stop at X times the value"},
+        "method": {"metavar": "NAME", "help": f"auto (default), {', '.join(METHODS)}"},
+        "max-seconds": {"type": float, "metavar": "X", "help": "start nothing new after X s"},
+        "store": {"metavar": "DIR", "help": "keep values of g; the same command continues"},
+        "workers": {"type": count, "metavar": "N", "help": "evaluate g in N processes"},
+        "seed": {"type": int, "metavar": "S", "help": "the same seed gives the same numbers"},
+        "json": {"help": "print JSON and nothing else", **flag},
+        "report": {"type": new_file, "metavar": "PAGE.html", "help": "a self-contained page"},
+        "no-progress": {"help": "no progress bar (on when stderr is a terminal)", **flag},
+    }
+    defaults = {"method": "auto"}
+    for name in names:
+        parser.add_argument(f"--{name}", default=defaults.get(name), **shared[name])
+
+
+GOAL = "budget", "tol", "rtol", "method"
+OUTPUT = "seed", "json", "report", "no-progress"
+
+
+class Exit(IntEnum):
+    """Exit codes."""
+
+    DONE = 0
+    WRONG_INPUT = 2
+    NOT_MET = 3
+    INTERRUPTED = 130
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Seed, JSON, report and progress, which commands that compute share."""
-    parser.add_argument(
-        "--seed", type=int, metavar="S", help="the same seed gives the same numbers"
-    )
-    add_result(parser)
-    parser.add_argument(
-        "--no-progress", action="store_true", help="no progress bar (on when stderr is a terminal)"
-    )
+    add_options(parser, *OUTPUT)
 
 
-def add_result(parser: argparse.ArgumentParser) -> None:
-    """JSON and report."""
-    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
-    parser.add_argument(
-        "--report", type=new_file, metavar="PAGE.html", help="write a self-contained page"
-    )
+def answer(
+    args: argparse.Namespace, result: Any, write: Callable[[Path], Path], text: str = ""
+) -> int:
+    """Print a result, write its report if asked for, and return the exit code."""
+    print(result.to_json(indent=2) if args.json else text or result)
+    if args.report:
+        wrote(args, write(args.report))
+    goals = (getattr(args, name, None) for name in ("tol", "rtol"))
+    met = all(goal is None for goal in goals) or result.status == "converged"
+    return Exit.DONE if met else Exit.NOT_MET
 
 
 def wrote(args: argparse.Namespace, path: Path) -> None:
@@ -120,21 +144,12 @@ _KINDS = "a nq.NestedExpectation, or a function without arguments that returns o
 
 
 def load_problem(target: str) -> NestedExpectation:
-    """The problem of two levels that a target stands for; see `load_expectation`.
-
-    Examples
-    --------
-    >>> load_problem("finance").exact
-    3.07365140973624
-    """
+    """The problem of two levels that a target stands for; see `load_expectation`."""
     problem = load_expectation(target)
     if isinstance(problem, RepeatedExpectation):
-        raise InputError(
-            "TARGET",
-            f"{target!r}, which is of type RepeatedExpectation",
-            _KINDS,
-            "Repeated expectations are for `nestquad estimate` and `nestquad plan`.",
-        )
+        given = f"{target!r}, which is of type RepeatedExpectation"
+        advice = "Repeated expectations are for `nestquad estimate` and `nestquad plan`."
+        raise InputError("TARGET", given, _KINDS, advice)
     return problem
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 import nestquad as nq
 from nestquad.cli._arguments import (
+    OUTPUT,
     TARGET,
     Command,
-    add_output,
+    add_options,
+    answer,
     count,
     load_object,
     load_problem,
     pool,
     progress,
-    wrote,
 )
 from nestquad.errors import InputError
 
@@ -37,35 +39,22 @@ exit codes:
 def add_certify(command: Command) -> None:
     """Add ``certify``."""
     parser = command("certify", _run, _SUMMARY, _EPILOG)
-    parser.add_argument("target", metavar="TARGET", help=TARGET)
+    add_options(parser, "store", "workers", *OUTPUT, target=TARGET)
     parser.add_argument("proxy", metavar="PROXY", help="FILE.py:name or module:name of the proxy")
     parser.add_argument("--control", metavar="FILE.py:name", help="g-hat(x, theta) of the proxy")
-    parser.add_argument(
-        "--budget", type=count, required=True, metavar="N", help="at most N evaluations of g"
-    )
-    parser.add_argument("--store", metavar="DIR", help="keep values of g there")
-    parser.add_argument("--workers", type=count, metavar="N", help="evaluate g in N processes")
-    add_output(parser)
+    most = "at most N evaluations of g"
+    parser.add_argument("--budget", type=count, required=True, metavar="N", help=most)
 
 
 def _run(args: argparse.Namespace) -> int:
     problem, proxy = load_problem(args.target), _loaded("PROXY", args.proxy)
     control = None if args.control is None else _loaded("--control", args.control)
+    options: dict[str, Any] = {"rng": args.seed, "store": args.store, "progress": progress(args)}
     with pool(args) as executor:
         check = nq.certify(
-            problem,
-            proxy,
-            budget=args.budget,
-            rng=args.seed,
-            control=control,
-            executor=executor,
-            store=args.store,
-            progress=progress(args),
+            problem, proxy, budget=args.budget, control=control, executor=executor, **options
         )
-    print(check.to_json(indent=2) if args.json else check)
-    if args.report:
-        wrote(args, check.save(args.report, command=args.line))
-    return 0
+    return answer(args, check, partial(check.save, command=args.line))
 
 
 def _loaded(argument: str, target: str) -> Any:

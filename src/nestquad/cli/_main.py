@@ -17,16 +17,18 @@ import numpy as np
 
 import nestquad as nq
 from nestquad.cli._arguments import (
+    GOAL,
+    OUTPUT,
     TARGET,
-    add_goal,
-    add_output,
+    Exit,
+    add_options,
+    answer,
     count,
     listed,
     load_expectation,
     load_problem,
     pool,
     progress,
-    wrote,
 )
 from nestquad.cli._certify import add_certify
 from nestquad.cli._design import add_design
@@ -39,8 +41,6 @@ from nestquad.methods import METHODS
 from nestquad.pages import write_report
 from nestquad.plots import new_axes, save
 from nestquad.result import plain
-
-NOT_MET, WRONG_INPUT, INTERRUPTED = 3, 2, 130
 
 _DESCRIPTION = """\
 Nested expectations E[f(E[g(x, theta) | theta])] with few evaluations of g and honest error bars."""
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(words)
     if args.command is None:
         parser.print_help(sys.stderr)
-        return WRONG_INPUT
+        return Exit.WRONG_INPUT
     if "seed" in args and args.seed is None and getattr(args, "store", None) is None:
         # Chosen here and not below, so that the command in a report makes the same numbers again.
         args.seed = int(np.random.SeedSequence().generate_state(1)[0])
@@ -120,10 +120,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except (nq.NestquadError, OSError) as error:
         print(f"nestquad: {error}", file=sys.stderr)
-        return WRONG_INPUT
+        return Exit.WRONG_INPUT
     except KeyboardInterrupt:
         print("nestquad: interrupted before there was an answer", file=sys.stderr)
-        return INTERRUPTED
+        return Exit.INTERRUPTED
 
 
 def _estimate(args: argparse.Namespace) -> int:
@@ -136,33 +136,23 @@ def _estimate(args: argparse.Namespace) -> int:
     options |= {"store_check": not args.no_store_check, "progress": progress(args)}
     with pool(args) as executor:
         est = nq.estimate(problem, rng=args.seed, executor=executor, **options)
-    print(est.to_json(indent=2) if args.json else _line(est))
-    if args.report:
-        wrote(args, write_report(args.report, estimate=est, command=args.line))
-    asked = args.tol is not None or args.rtol is not None
-    return 0 if not asked or est.status == "converged" else NOT_MET
+    write = partial(write_report, estimate=est, command=args.line)
+    return answer(args, est, write, _line(est))
 
 
 def _compare(args: argparse.Namespace) -> int:
-    table = nq.compare(
-        load_problem(args.target),
-        budget=args.budget,
-        methods=args.methods,
-        replicates=args.replicates,
-        rng=args.seed,
-        progress=progress(args),
-    )
-    print(table.to_json(indent=2) if args.json else table)
-    if args.report:
-        wrote(args, write_report(args.report, comparison=table, command=args.line))
-    return 0
+    options = {name: getattr(args, name) for name in ("budget", "methods", "replicates")}
+    show = progress(args)
+    table = nq.compare(load_problem(args.target), rng=args.seed, progress=show, **options)
+    return answer(args, table, partial(write_report, comparison=table, command=args.line))
 
 
 def _problems(args: argparse.Namespace) -> int:
     rows = []
     for name in nq.problems.names():
         problem = nq.problems.get(name)
-        sizes = {"d_x": _inner_dim(problem), "d_theta": problem.outer_law.dim}
+        law = problem.outer_law
+        sizes = {"d_x": problem.inner_law(law.middle()).dim, "d_theta": law.dim}
         exact = {"exact": plain(problem.exact), "tags": list(problem.tags)}
         rows.append({"name": name} | sizes | exact)
     if args.json:
@@ -193,17 +183,12 @@ def _demo(args: argparse.Namespace) -> int:
     table.plot(right)
     for path in (save(figure, out / "demo.png"), save(figure, out / "demo.svg"), page):
         print(f"wrote {path}")
-    return 0 if est.status == "converged" else NOT_MET
+    return 0 if est.status == "converged" else Exit.NOT_MET
 
 
 def _line(est: nq.Estimate) -> str:
     exact = "" if est.exact is None else f", exact value {plain(est.exact)}"
     return f"{est}{exact}"
-
-
-def _inner_dim(problem: nq.NestedExpectation) -> int | None:
-    center = np.full((1, problem.outer_law.base_dim), 0.5)
-    return problem.inner_law(problem.outer_law.from_uniform(center)).dim
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -223,44 +208,38 @@ def _parser() -> argparse.ArgumentParser:
 
     command = partial(_command, commands)
     single = command("estimate", _estimate, "estimate one problem", _ESTIMATE)
-    add_goal(single)
+    add_options(single, *GOAL, "max-seconds", "store", "workers", *OUTPUT, target=TARGET)
     add, flag = single.add_argument, "store_true"
     add("--certify", action=flag, help="a second interval, from fresh draws alone")
-    add("--max-seconds", type=float, metavar="X", help="start nothing new after X s")
-    add("--store", metavar="DIR", help="keep values of g there; the same command continues")
     add("--no-store-check", action=flag, help="evaluate no stored point again")
-    add("--workers", type=count, metavar="N", help="evaluate g in N processes")
     tries = "try again where g fails (default 0)"
     add("--retries", type=int, default=0, metavar="N", help=tries)
-    add_output(single)
 
     side_by_side = command("compare", _compare, "methods side by side", _COMPARE)
+    add_options(side_by_side, *OUTPUT, target=TARGET)
     add = side_by_side.add_argument
-    add("target", metavar="TARGET", help=TARGET)
     each = "evaluations of g for each run; several make a convergence table"
     add("--budget", type=listed(count), required=True, metavar="N[,N...]", help=each)
     every = f"default: all ({','.join(METHODS)})"
     add("--methods", type=listed(str), metavar="A,B", help=every)
     add("--replicates", type=count, default=20, metavar="R", help="runs of each (default 20)")
-    add_output(side_by_side)
 
-    for add_door in (add_plan, add_voi, add_serve, add_risk, add_design):
+    doors = add_plan, add_voi, add_serve, add_risk, add_design, add_sensitivity, add_certify
+    for add_door in doors:
         add_door(command)
-    add_sensitivity(command)
-    add_certify(command)
 
     example = "example:\n  nestquad problems --json\n"
-    add = command("problems", _problems, "the shipped problems", example).add_argument
-    add("--json", action=flag, help="print JSON and nothing else")
+    add_options(command("problems", _problems, "the shipped problems", example), "json")
 
     what = "finance to a requested accuracy, all methods, a figure and a report"
     example = "example:\n  nestquad demo --out demo-output --tol 0.01\n"
-    add = command("demo", _demo, what, example).add_argument
+    demo = command("demo", _demo, what, example)
+    add = demo.add_argument
     where = "where to write (default demo-output)"
     add("--out", default="demo-output", metavar="DIR", help=where)
     add("--tol", type=float, default=0.02, metavar="X", help="95 %% half-width (default 0.02)")
     add("--seed", type=int, default=0, metavar="S", help="default 0")
-    add("--no-progress", action=flag, help="no progress bar")
+    add_options(demo, "no-progress")
     return parser
 
 

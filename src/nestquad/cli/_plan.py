@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 
 from nestquad._files import check_size
-from nestquad.cli._arguments import Command, add_goal, add_result, load_expectation, new_file
+from nestquad.cli._arguments import (
+    GOAL,
+    TARGET,
+    Command,
+    add_options,
+    load_expectation,
+    new_file,
+)
 from nestquad.errors import InputError
 from nestquad.pages import write_report
 from nestquad.plan import Plan, ValueRows, plan, replay, value_rows
@@ -37,30 +44,23 @@ examples:
 Methods that learn ask for points in several blocks: --next writes the next one, and the values of
 all blocks so far are given together the next time.
 """
-_FORMAT, _VERSION = "nestquad plan", 1
+_FORMAT = {"format": "nestquad plan", "version": 1}
 _SETTINGS = ("target", "budget", "tol", "rtol", "method", "seed")
 
 
 def add_plan(command: Command) -> None:
     """Add ``plan`` and ``analyze``."""
     parser = command("plan", _run_plan, _PLAN_SUMMARY, _PLAN_EPILOG)
-    add_goal(parser)
-    parser.add_argument("--seed", type=int, metavar="S", help="the same seed gives the same points")
-    parser.add_argument(
-        "--out",
-        type=new_file,
-        required=True,
-        metavar="POINTS.csv",
-        help="where the points go; .parquet writes Parquet",
-    )
+    add_options(parser, *GOAL, "seed", target=TARGET)
+    where: dict[str, Any] = {"type": new_file, "metavar": "POINTS.csv"}
+    to = "where the points go; .parquet writes Parquet"
+    parser.add_argument("--out", required=True, help=to, **where)
 
     parser = command("analyze", _run_analyze, _ANALYZE_SUMMARY, _ANALYZE_EPILOG)
     parser.add_argument("plan", metavar="PLAN.json", help="what `nestquad plan` wrote")
     parser.add_argument("values", nargs="+", metavar="VALUES.csv", help="CSV or Parquet files")
-    parser.add_argument(
-        "--next", type=new_file, metavar="POINTS.csv", help="write the points to evaluate next"
-    )
-    add_result(parser)
+    parser.add_argument("--next", help="write the points to evaluate next", **where)
+    add_options(parser, "json", "report")
 
 
 def _run_plan(args: argparse.Namespace) -> int:
@@ -68,7 +68,7 @@ def _run_plan(args: argparse.Namespace) -> int:
     made = _made(settings)
     _write(made, args.out)
     description = args.out.with_suffix(".plan.json")
-    content = {"format": _FORMAT, "version": _VERSION, "id": made.id, **settings}
+    content = {**_FORMAT, "id": made.id, **settings}
     description.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     print(f"{made}\nwrote {args.out} and {description}")
     return 0
@@ -107,24 +107,18 @@ def _read(path: Path) -> Plan:
     check_size(path, "PLAN.json")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        known = content["format"] == _FORMAT and content["version"] == _VERSION
+        known = {name: content[name] for name in _FORMAT} == _FORMAT
         known &= {*_SETTINGS, "id"} <= set(content) and isinstance(content["target"], str)
     except (ValueError, KeyError, TypeError, OSError, RecursionError):
         known = False
     if not known:
-        raise InputError(
-            "PLAN.json",
-            f"{str(path)!r}, which is no plan of this version",
-            "a file *.plan.json that `nestquad plan` wrote",
-        )
+        given = f"{str(path)!r}, which is no plan of this version"
+        raise InputError("PLAN.json", given, "a file *.plan.json that `nestquad plan` wrote")
     made = _made(content)
     if made.id != content["id"]:
-        raise InputError(
-            "PLAN.json",
-            f"plan {content['id']}, which {content['target']} no longer gives (now {made.id})",
-            "the problem for which the points were made",
-            "Take back what was changed in its laws, or make new points.",
-        )
+        given = f"plan {content['id']}, which {content['target']} no longer gives (now {made.id})"
+        advice = "Take back what was changed in its laws, or make new points."
+        raise InputError("PLAN.json", given, "the problem for which the points were made", advice)
     return made
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from nestquad.cli._arguments import (
+    GOAL,
+    OUTPUT,
     Command,
-    add_goal,
-    add_output,
-    count,
+    add_options,
+    answer,
     load_function,
     pool,
     progress,
-    wrote,
 )
 from nestquad.errors import InputError
 from nestquad.sensitivity import sensitivity
@@ -39,22 +40,12 @@ _KINDS = "a function of named parameters that returns a nq.NestedExpectation"
 def add_sensitivity(command: Command) -> None:
     """Add ``sensitivity``."""
     parser = command("sensitivity", _run, _SUMMARY, _EPILOG)
-    add_goal(parser, f"FILE.py:name, where name is {_KINDS}")
-    parser.add_argument(
-        "--parameters", required=True, metavar="JSON", help="""values by name: '{"vol": 0.2}'"""
-    )
-    parser.add_argument(
-        "--max-seconds", type=float, metavar="X", help="start nothing new after X s"
-    )
-    parser.add_argument(
-        "--derivative",
-        default="difference",
-        metavar="NAME",
-        help="difference (default), jax, torch",
-    )
-    parser.add_argument("--store", metavar="DIR", help="keep values of g there")
-    parser.add_argument("--workers", type=count, metavar="N", help="evaluate g in N processes")
-    add_output(parser)
+    target = f"FILE.py:name, where name is {_KINDS}"
+    add_options(parser, *GOAL, "max-seconds", "store", "workers", *OUTPUT, target=target)
+    values = """values by name: '{"vol": 0.2}'"""
+    parser.add_argument("--parameters", required=True, metavar="JSON", help=values)
+    known = "difference (default), jax, torch"
+    parser.add_argument("--derivative", default="difference", metavar="NAME", help=known)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -63,26 +54,12 @@ def _run(args: argparse.Namespace) -> int:
     except json.JSONDecodeError as error:
         given = f"{args.parameters!r} ({error.msg} at character {error.pos})"
         raise InputError("--parameters", given, """JSON such as '{"vol": 0.2}'""") from error
+    names = *GOAL, "max_seconds", "store", "derivative"
+    options: dict[str, Any] = {name: getattr(args, name) for name in names}
+    options |= {"rng": args.seed, "progress": progress(args)}
     with pool(args, _load) as executor:
-        sensitivities = sensitivity(
-            _load(args.target),
-            parameters,
-            budget=args.budget,
-            tol=args.tol,
-            rtol=args.rtol,
-            max_seconds=args.max_seconds,
-            method=args.method,
-            rng=args.seed,
-            executor=executor,
-            store=args.store,
-            progress=progress(args),
-            derivative=args.derivative,
-        )
-    print(sensitivities.to_json(indent=2) if args.json else sensitivities)
-    if args.report:
-        wrote(args, sensitivities.save(args.report, command=args.line))
-    asked = args.tol is not None or args.rtol is not None
-    return 0 if not asked or sensitivities.status == "converged" else 3
+        slopes = sensitivity(_load(args.target), parameters, executor=executor, **options)
+    return answer(args, slopes, partial(slopes.save, command=args.line))
 
 
 def _load(target: str) -> Callable[..., Any]:

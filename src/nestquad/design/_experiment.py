@@ -178,7 +178,7 @@ class Experiment:
     def split(self) -> tuple[Experiment, tuple[int, ...]]:
         """An experiment whose first normals drive the targets alone, and their indices.
 
-        Parameters are driven by normals of their own, or by earlier ones: a correlated normal law
+        Parameters are driven by separate normals, or by earlier ones: a correlated normal law
         is factorized with the targets first.
         """
         assert self.targets is not None

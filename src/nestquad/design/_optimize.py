@@ -35,7 +35,7 @@ _SCIPY = tuple(int(part) for part in scipy.__version__.split(".")[:2])  # COBYQA
 class SearchSettings:
     """Sizes of a search, by judgment and by logistic problems of even seeds.
 
-    The problems are those of ``python -m studies.design.search regret``.
+    Problems of ``python -m studies.design.search regret``.
     """
 
     screen: int = 48  # Sobol designs of the screen for each coordinate
@@ -51,7 +51,7 @@ class SearchSettings:
     first: int = 6  # first bounds,
     more: int = 4  # more of them for each coordinate,
     polished: int = 2  # local searches of bounds
-    each: int = 8  # with so many bounds, and so many for each coordinate
+    each: int = 8  # with these bounds, and these for each coordinate
     same: float = 1e-4  # range of differences from linearized gains that needs no local search
     finalists: int = 4
     fewest: int = 320  # likelihoods of an estimate

@@ -40,7 +40,7 @@ _TRIED, _MOST_COMPONENTS = 8, 64
 # Data with more coordinates enter the mixture by their prediction of θ only.
 _MOST_COORDINATES = 8
 # Tails as heavy as in a law without a tenth moment, such as Student's t with ten degrees of
-# freedom: squares of such data say nothing about the rest.
+# freedom: squares of such data do not inform about the rest.
 _HEAVY = 0.1
 # Levels of normal scores: quantiles beyond three standard deviations have few simulations.
 _LEVELS = np.linspace(-3.0, 3.0, 61)
@@ -97,7 +97,7 @@ class Mixture:
         return log_normal(white.reshape(len(x), self.size, -1), logs) + np.log(self.weights)
 
     def split(self) -> Mixture:
-        """Each component cut in two along its longest axis: a start for twice as many."""
+        """Each component cut in two along its longest axis: a start for twice the number."""
         values, vectors = np.linalg.eigh(self.covariances)
         # Halves of a normal cut at its mean have means ±√(2/π) σ and variance (1 − 2/π) σ².
         step = np.sqrt(values[:, -1] * 2.0 / math.pi)[:, None] * vectors[:, :, -1]
@@ -256,7 +256,7 @@ def _letter_values(v: Array) -> tuple[Array, Array, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Parameters:
-    """Parameters themselves as coordinates, beside the normals that drive each of them alone.
+    """Parameters themselves as coordinates, with the normals that drive each of them alone.
 
     Far out in a heavy tail, the posterior of a location is as wide as anywhere, but that of its
     driving normal is narrower by orders of magnitude.

@@ -76,43 +76,8 @@ class Uniform(Law):
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Normal(Law):
-    """The normal law, with independent coordinates or a full covariance.
-
-    Parameters
-    ----------
-    mean
-        Scalar, (d,) for one law, (T, d) for a batch of T laws.
-    sd
-        Standard deviations, of the same shapes; 1 if neither `sd` nor `cov` is given.
-    cov
-        Covariance, (d, d) or (T, d, d), symmetric and positive semi-definite.
-    dim
-        Number of coordinates, where the parameters do not say it.
-
-    Attributes
-    ----------
-    loc
-        The mean, (d,) or (T, d).
-    sd
-        Standard deviations, (d,) or (T, d); None if `cov` was given.
-    cov, chol
-        Covariance and its lower triangular factor ``cov = chol @ chol.T``,
-        (d, d) or (T, d, d); None if `cov` was not given.
-
-    Notes
-    -----
-    Cost: a transport of M = T·N points takes O(M·d) with `sd`, O(M·d²) with
-    `cov`. Uniforms shared by all laws are turned into normals only once.
-
-    Examples
-    --------
-    >>> from nestquad.distributions import Normal
-    >>> Normal([0.0, 10.0], sd=[1.0, 2.0]).from_normal([[1.0, -1.0]])
-    array([[1., 8.]])
-    >>> Normal(cov=[[1.0, 0.6], [0.6, 1.0]]).from_normal([[1.0, 1.0]])
-    array([[1. , 1.4]])
-    """
+class _NormalScores(Law):
+    """Base of the laws of normal scores, with independent coordinates or a full covariance."""
 
     loc: Array
     sd: Array | None
@@ -165,7 +130,47 @@ class Normal(Law):
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class LogNormal(Law):
+class Normal(_NormalScores):
+    """The normal law, with independent coordinates or a full covariance.
+
+    Parameters
+    ----------
+    mean
+        Scalar, (d,) for one law, (T, d) for a batch of T laws.
+    sd
+        Standard deviations, of the same shapes; 1 if neither `sd` nor `cov` is given.
+    cov
+        Covariance, (d, d) or (T, d, d), symmetric and positive semi-definite.
+    dim
+        Number of coordinates, where the parameters do not say it.
+
+    Attributes
+    ----------
+    loc
+        The mean, (d,) or (T, d).
+    sd
+        Standard deviations, (d,) or (T, d); None if `cov` was given.
+    cov, chol
+        Covariance and its lower triangular factor ``cov = chol @ chol.T``,
+        (d, d) or (T, d, d); None if `cov` was not given.
+
+    Notes
+    -----
+    Cost: a transport of M = T·N points takes O(M·d) with `sd`, O(M·d²) with
+    `cov`. Uniforms shared by all laws are turned into normals only once.
+
+    Examples
+    --------
+    >>> from nestquad.distributions import Normal
+    >>> Normal([0.0, 10.0], sd=[1.0, 2.0]).from_normal([[1.0, -1.0]])
+    array([[1., 8.]])
+    >>> Normal(cov=[[1.0, 0.6], [0.6, 1.0]]).from_normal([[1.0, 1.0]])
+    array([[1. , 1.4]])
+    """
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class LogNormal(_NormalScores):
     """The law of exp(Y) with Y normal, with independent coordinates or a full covariance.
 
     Parameters
@@ -192,31 +197,8 @@ class LogNormal(Law):
     array([[99.48, 49.4 ]])
     """
 
-    loc: Array
-    sd: Array | None
-    cov: Array | None
-    chol: Array | None
-    _log: Normal
-
-    base = "normal"
-    _shown: ClassVar[tuple[str, ...]] = ("loc", "sd", "cov")
-
-    def __init__(
-        self,
-        mean: ArrayLike = 0.0,
-        sd: ArrayLike | None = None,
-        cov: ArrayLike | None = None,
-        dim: int | None = None,
-    ) -> None:
-        log = Normal(mean, sd, cov, dim)
-        vars(self).update(sd=log.sd, cov=log.cov, chol=log.chol, _log=log)
-        self._set(loc=log.loc)
-
-    def _from_uniform(self, u: Array) -> Array:
-        return self._from_normal(ndtri(u))
-
     def _from_normal(self, z: Array) -> Array:
-        y = self._log._from_normal(z)
+        y = super()._from_normal(z)
         # The floating-point flag finds an overflow without another pass over the values.
         with np.errstate(over="raise", under="ignore"):
             try:
@@ -229,7 +211,7 @@ class LogNormal(Law):
 
     def _to_uniform(self, x: Array) -> Array:
         # The smallest float instead of 0, whose logarithm no linear system can hold.
-        return self._log._to_uniform(np.log(np.maximum(x, np.nextafter(0.0, 1.0))))
+        return super()._to_uniform(np.log(np.maximum(x, np.nextafter(0.0, 1.0))))
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -306,7 +288,7 @@ class MultivariateT(Law):
         return u
 
 
-def standard_deviation(law: Normal | LogNormal) -> Array:
+def standard_deviation(law: _NormalScores) -> Array:
     """Standard deviation of each coordinate (of its logarithm), (d,) or (T, d)."""
     if law.cov is None:
         assert law.sd is not None  # the law has sd or cov

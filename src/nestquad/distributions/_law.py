@@ -99,6 +99,12 @@ class Law(ABC):
         count = whole("n", n, "a whole number of at least 1", below=np.inf)
         return self._sample(count, generator(rng))
 
+    def middle(self) -> Array:
+        """Draw at uniforms ½, (1, dim) for a single law; any draw if it can only be sampled."""
+        if not self.has_transport:
+            return self.sample(1, 0)
+        return self.from_uniform(np.full((1, self.base_dim), 0.5))
+
     @abstractmethod
     def _from_uniform(self, u: Array) -> Array:
         """Implement `from_uniform`; `u` is checked, and 3-d for a batch."""

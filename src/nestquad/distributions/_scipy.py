@@ -49,11 +49,9 @@ class ScipyLaw(Law):
         except InputError as error:
             raise InputError(argument, error.given, error.expected, error.advice) from None
         except (TypeError, ValueError) as error:
-            raise InputError(
-                argument,
-                f"scipy.stats {self._name}, whose quantile function fails ({error})",
-                "a frozen distribution with all its parameters, of shapes that broadcast",
-            ) from error
+            given = f"scipy.stats {self._name}, whose quantile function fails ({error})"
+            expected = "a frozen distribution with all its parameters, of shapes that broadcast"
+            raise InputError(argument, given, expected) from error
         shape = median.shape
         accepted = [(), shape[:1]] if batch is None else [(), (batch,), (batch, *shape[1:2])]
         if shape not in accepted or 0 in shape:
@@ -104,12 +102,9 @@ class ScipyLaw(Law):
         with np.errstate(all="ignore"):
             x = np.asarray(quantile(u), dtype=np.float64)
         if not np.isfinite(x).all():
-            raise InputError(
-                "distribution",
-                f"scipy.stats {self._name}, whose quantiles (ppf) inside (0, 1) are nan or inf",
-                "finite quantiles",
-                "Check the parameters: scipy returns nan where they are out of range.",
-            )
+            given = f"scipy.stats {self._name}, whose quantiles (ppf) inside (0, 1) are nan or inf"
+            advice = "Check the parameters: scipy returns nan where they are out of range."
+            raise InputError("distribution", given, "finite quantiles", advice)
         return x
 
     def _to_uniform(self, x: Array) -> Array:

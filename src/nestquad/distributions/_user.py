@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from nestquad._checks import choice, numbers, whole
 from nestquad._typing import Array, ArrayLike
 from nestquad.distributions._law import Law, read_only
-from nestquad.errors import EvaluationError, InputError, UnsupportedError
+from nestquad.errors import InputError, UnsupportedError, calling
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -40,30 +40,18 @@ class _UserLaw(Law):
 
     def _called(self, lead: tuple[int, ...], *args: Any) -> Array:
         """Result of the user's function for rows of shape `lead`, checked."""
-        try:
+        shape = np.shape(args[0]) if np.ndim(args[0]) else args[0]
+        with calling(f"fn of {type(self).__name__}", f" for {shape}"):
             value = self.fn(*args)
-        except Exception as error:
-            shape = np.shape(args[0]) if np.ndim(args[0]) else args[0]
-            raise EvaluationError(
-                f"fn of {type(self).__name__} raised {type(error).__name__}: {error} for {shape}",
-            ) from error
-        return self._checked("fn", value, lead, self.dim)
-
-    def _checked(self, argument: str, value: Any, lead: tuple[int, ...], size: int | None) -> Array:
-        """Result of a user's function as an array, checked for rows of shape `lead`."""
-        out = numbers(argument, value, copy=False)
+        out, size = numbers("fn", value, copy=False), self.dim
         full = lead if self.batch is None else (self.batch, *lead[1:])
         if out.shape[:-1] not in (lead, full) or (out.shape[-1] != size and size is not None):
-            wanted = ", ".join(map(str, full))
-            raise InputError(
-                argument,
-                f"a result of shape {out.shape}",
-                f"shape ({wanted}, {'out' if size is None else size})",
-                "Keep the leading axes, and return one coordinate as [..., None].",
-            )
+            wanted = ", ".join(map(str, (*full, "out" if size is None else size)))
+            advice = "Keep the leading axes, and return one coordinate as [..., None]."
+            raise InputError("fn", f"a result of shape {out.shape}", f"shape ({wanted})", advice)
         if not np.isfinite(out).all():
             at = np.argwhere(~np.isfinite(out))[0].tolist()
-            raise InputError(argument, f"a result that is not finite at index {at}", "finite draws")
+            raise InputError("fn", f"a result that is not finite at index {at}", "finite draws")
         return np.broadcast_to(out, (*full, out.shape[-1]))
 
 

@@ -3,6 +3,7 @@
 from nestquad.clock import OutOfTimeError as OutOfTimeError
 from nestquad.evaluate._call import call_f as call_f
 from nestquad.evaluate._call import call_h as call_h
+from nestquad.evaluate._call import call_in_library as call_in_library
 from nestquad.evaluate._call import f_or_nan as f_or_nan
 from nestquad.evaluate._design import Design as Design
 from nestquad.evaluate._design import Grid as Grid

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
@@ -13,7 +12,14 @@ from nestquad._threads import blas_threads_of_the_user
 from nestquad._typing import Array
 from nestquad.clock import tick
 from nestquad.distributions import read_only
-from nestquad.errors import EvaluationError, InputError, OutsideDomainError, optional_module
+from nestquad.errors import (
+    EvaluationError,
+    InputError,
+    OutsideDomainError,
+    calling,
+    last_line,
+    optional_module,
+)
 from nestquad.problem import NestedExpectation
 
 _G: TypeAlias = Callable[[Any, Any], Any]
@@ -69,10 +75,6 @@ def _call_torch(g: _G, x: Array, theta: Array) -> Any:
 _CALLS: dict[str, Callable[[_G, Array, Array], Any]] = {"jax": _call_jax, "torch": _call_torch}
 
 
-# How a function ends in failure; Ctrl-C is no failure.
-_FAILURES = (Exception, SystemExit)
-
-
 class CountedG:
     """The g of a problem with a count of its points, repeated calls included."""
 
@@ -96,12 +98,8 @@ def call_g(
     x (T or 1, N, d_x), theta (T, d_θ).
     """
     if problem.g is None:
-        raise InputError(
-            "g",
-            "None",
-            "a function that can be called",
-            "For a simulator that runs elsewhere, use nq.plan and nq.analyze.",
-        )
+        advice = "For a simulator that runs elsewhere, use nq.plan and nq.analyze."
+        raise InputError("g", "None", "a function that can be called", advice)
     # Rules work on the same points afterwards: a g that writes to its arguments has to be told.
     x, theta = read_only(x), read_only(theta[:, None, :])
     if not problem.vectorized:
@@ -129,19 +127,13 @@ def call_f(
 ) -> Array:
     """f at J (T,) or (T, p), checked, as (T, q)."""
     tick()
-    try:
-        # Values outside the domain of f become NaN and are reported below with their θ.
-        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            # A copy, since f may write to it. Outputs one after the other: maxima over few options
-            # take a hundredth of the time that they take row by row.
-            raw = problem.apply_f(np.array(j, order="F"))
-    except EvaluationError:  # of a repeated expectation, which says of which f
-        raise
-    except _FAILURES as error:
-        raise EvaluationError(
-            f"f raised {_last(error)} for j of shape {j.shape}",
-            advice="f takes j of shape (T,), or (T, p) when g has p outputs.",
-        ) from error
+    takes = "f takes j of shape (T,), or (T, p) when g has p outputs."
+    # Values outside the domain of f become NaN and are reported below with their θ.
+    ignored = np.errstate(invalid="ignore", divide="ignore", over="ignore")
+    with ignored, calling("f", f" for j of shape {j.shape}", takes):
+        # A copy, since f may write to it. Outputs one after the other: maxima over few options
+        # take a hundredth of the time that they take row by row.
+        raw = problem.apply_f(np.array(j, order="F"))
     values = _as_real("f", raw)
     if values.ndim != 2 or values.shape[0] != j.shape[0] or not values.size:
         raise EvaluationError(
@@ -177,10 +169,8 @@ def f_or_nan(problem: NestedExpectation, j: Array) -> Array:
 @blas_threads_of_the_user()
 def call_h(h: Callable[[Array], Any], x: Array) -> Array:
     """h at x (N, d), checked, as (N,) or (N, p)."""
-    try:
+    with calling("h", f" for x of shape {x.shape}"):
         raw = h(np.array(x))
-    except _FAILURES as error:
-        raise EvaluationError(f"h raised {_last(error)} for x of shape {x.shape}") from error
     values = _as_real("h", raw)
     if values.ndim not in (1, 2) or values.shape[0] != x.shape[0] or not values.size:
         raise EvaluationError(
@@ -291,7 +281,7 @@ def _evaluate_point(g: _G, x: Array, theta: Array, retries: int) -> Array:
         value = _attempt(g, x, theta)
         if isinstance(value, BaseException):
             if attempt == retries:
-                said = f"g raised {_last(value)}{_times(attempt)}"
+                said = f"g raised {last_line(value)}{_times(attempt)}"
                 raise EvaluationError(said, theta=theta, x=x) from value
         elif np.isfinite(value).all():
             return value
@@ -309,7 +299,7 @@ def _attempt(g: _G, x: Array, theta: Array) -> Array | BaseException:
         return _as_real("g", g(x, theta))
     except EvaluationError:
         raise
-    except _FAILURES as error:
+    except (Exception, SystemExit) as error:
         return error
 
 
@@ -338,7 +328,8 @@ def _evaluate_block(g: _G, x: Array, theta: Array, retries: int) -> Array:
         parts.append(np.broadcast_to(again, half[0].shape[:2] + again.shape[2:]))
     if not retries:
         raise EvaluationError(
-            f"g raised {_last(values)} for x of shape {x.shape} and theta of shape {theta.shape}",
+            f"g raised {last_line(values)} for x of shape {x.shape} and theta of shape "
+            f"{theta.shape}",
             advice="It does not fail on either half of this block. " + _INDEX_ADVICE,
         ) from values
     return joined(parts, axis)
@@ -367,10 +358,6 @@ def _retry_points(g: _G, x: Array, theta: Array, values: Array, retries: int) ->
         joined([values[:1, :1], block[:1]])
         values[rows, columns] = block[:, 0]
     return values
-
-
-def _last(error: BaseException) -> str:
-    return traceback.format_exception_only(error)[-1].strip()
 
 
 def _times(retries: int) -> str:

@@ -155,8 +155,6 @@ class Design:
 # Laws that can only be sampled are drawn in blocks, each with its own generator, so that the draws
 # do not depend on how the work is cut or how a design grew.
 _SAMPLER_TILE = 256
-# Small chunks ask for few outer points each; making a sequence ready costs more than its points.
-_OUTER_BLOCK = 1024
 _SMALLEST_TILE = 16
 
 
@@ -191,7 +189,7 @@ def outer_points(problem: NestedExpectation, grid: Grid, t0: int, t1: int) -> Ou
         return OuterPoints(theta, None)
     if law.has_transport:
         dim = law.base_dim + (problem.inner_base_dim if grid.joint else 0)
-        uniform = _outer_uniforms(sequence, grid.outer_stream, dim, t0, t1)[:, : law.base_dim]
+        uniform = sequence.uniforms(grid.outer_stream, dim, (0, 1), (t0, t1))[0][:, : law.base_dim]
         if grid.outer_scale != 1.0:
             normal = grid.outer_scale * ndtri(uniform)
             return OuterPoints(_finite("outer", law.from_normal(read_only(normal))), ndtr(normal))
@@ -240,29 +238,6 @@ def grid_points(problem: NestedExpectation, grid: Grid, span: Span) -> tuple[Arr
     """θ (t1 - t0, d_θ) of a span of a grid, and its inner points."""
     theta = outer_points(problem, grid, span.t0, span.t1).theta
     return theta, inner_points(problem, grid, theta, span)
-
-
-def _outer_uniforms(sequence: Sequence, stream: Stream, dim: int, t0: int, t1: int) -> Array:
-    """Outer points t0 … t1 - 1, cut out of blocks that neighbouring chunks share."""
-    blocks = [
-        _outer_block(sequence, stream, dim, block)
-        for block in range(t0 // _OUTER_BLOCK, -(-t1 // _OUTER_BLOCK))
-    ]
-    start = t0 - t0 % _OUTER_BLOCK
-    rows = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-    if len(rows) < t1 - start:  # the sequence ends here, and says so
-        rows, start = sequence.uniforms(stream, dim, (0, 1), (t0, t1))[0], t0
-    return np.asarray(rows[t0 - start : t1 - start])
-
-
-@lru_cache(maxsize=8)
-def _outer_block(sequence: Sequence, stream: Stream, dim: int, block: int) -> Array:
-    end = (block + 1) * _OUTER_BLOCK
-    if sequence.max_points is not None:
-        end = min(end, sequence.max_points)
-    uniform: Array = sequence.uniforms(stream, dim, (0, 1), (block * _OUTER_BLOCK, end))[0]
-    uniform.setflags(write=False)
-    return uniform
 
 
 @lru_cache(maxsize=4)
@@ -323,10 +298,7 @@ def _require_iid(role: str, sequence: object) -> None:
 
 def _finite(role: str, points: Array) -> Array:
     if not np.isfinite(points).all():
-        raise InputError(
-            role,
-            "a law that produced points that are not finite",
-            "finite points",
-            "Check its parameters; an unbounded law is never asked for its quantile at 0 or 1.",
-        )
+        given = "a law that produced points that are not finite"
+        advice = "Check its parameters; an unbounded law is never asked for its quantile at 0 or 1."
+        raise InputError(role, given, "finite points", advice)
     return points

@@ -42,8 +42,8 @@ from nestquad.evaluate._task import (
     Done,
     InnerRule,
     Pace,
+    Start,
     Task,
-    UnpackingError,
     block_points,
     chunks,
     columns,
@@ -69,11 +69,13 @@ class Workers:
         self._broken = 0
         self._count, self._counted = 1, -np.inf
         self.generation = 0
-
-    @property
-    def _client(self) -> Any:
-        """The client of a Dask cluster; None for other executors."""
-        return getattr(self._executor, "_client", None)
+        # The client of a Dask cluster, whose tasks can be canceled after they have begun.
+        self.client: Any = getattr(executor, "_client", None)
+        processes = isinstance(executor, ProcessPoolExecutor)
+        self.separate = processes or self.client is not None  # tasks leave this process
+        started = executor._mp_context.get_start_method() if processes else "fork"  # type: ignore
+        own: Start = "fork" if started == "fork" else "spawn"
+        self.start: Start = own if self.client is None else "remote"
 
     @property
     def count(self) -> int:
@@ -81,19 +83,17 @@ class Workers:
         known = getattr(self._executor, "_max_workers", None)
         if known:
             return int(known)
-        client = self._client
-        if client is None:
+        if self.client is None:
             return os.cpu_count() or 2
-        # A Dask cluster, which may grow and shrink; asking it takes milliseconds.
+        # A cluster may grow and shrink; asking it takes milliseconds.
         now = clock.now()
-        if now > self._counted + limits.COUNT_SECONDS:
-            self._counted, self._count = now, max(1, int(sum(client.nthreads().values())))
+        if now > self._counted + limits.POLL_SECONDS:
+            self._counted, self._count = now, max(1, int(sum(self.client.nthreads().values())))
         return self._count
 
     def begun(self, futures: list[Future[Any]]) -> int:
         """Tasks that have begun; with Dask they can still be cancelled."""
-        client = self._client
-        if client is None:
+        if self.client is None:
             return sum(future.running() or future.done() for future in futures)
 
         def executing(dask_scheduler: Any) -> set[Any]:  # by value: it may not know of nestquad
@@ -102,19 +102,9 @@ class Workers:
 
         keys = {future.key for future in self._executor._futures}  # type: ignore[attr-defined]
         try:
-            return len(keys & client.run_on_scheduler(executing))
+            return len(keys & self.client.run_on_scheduler(executing))
         except Exception:  # a scheduler that runs no code of others
             return min(len(futures), self.count)
-
-    @property
-    def cancels_all(self) -> bool:
-        """Whether futures of tasks that have begun can be cancelled, as with Dask."""
-        return self._client is not None
-
-    @property
-    def separate(self) -> bool:
-        """Whether tasks leave this process, as with a process pool or Dask."""
-        return isinstance(self._executor, ProcessPoolExecutor) or self.cancels_all
 
     def submit(self, call: Callable[..., Any], *args: Any) -> Future[Any]:
         while True:
@@ -170,7 +160,6 @@ class SpanJob:
     span: Span
     reduced: bool = False
     again: bool = False
-    by_value: bool = False
     values: Array | None = None
     future: Future[Done] | None = None
     generation: int = 0
@@ -244,15 +233,11 @@ class Evaluator:
     def __post_init__(self) -> None:
         self._workers = None if self.executor is None else Workers(self.executor)
         self.chunk_points = min(self.chunk_points, block_points(self.problem))
-        most = self.chunk_points if self._workers is None else limits.TASK_POINTS
-        if self.chunk_points < limits.CHUNK_POINTS and self._workers is not None:
-            most = max(1, most * self.chunk_points // limits.CHUNK_POINTS)
-        seconds = (
-            limits.CHUNK_SECONDS if self._workers is None else task_seconds(self._workers.count)[0]
-        )
+        most, seconds = self.chunk_points, limits.CHUNK_SECONDS
+        if self._workers is not None:
+            most, seconds = most * limits.TASK_CHUNKS, task_seconds(self._workers.count)
         self._pace = Pace(1, most, seconds)  # g may take minutes, or microseconds
         self._value_bytes = 8
-        self._by_value = False
         self.glimpse: Array | None = None
         self._outputs: tuple[int, ...] | None = None
         self.given, self.units = self.problem, Units(self.in_units)
@@ -277,11 +262,10 @@ class Evaluator:
         A tile that is cheap is one job, reduced where it is evaluated. An expensive one, or one
         to be stored, consists of several jobs whose values come here.
         """
-        task = Task(self.given, grid, rule, self.chunk_points, self.retries)
+        start = "fork" if self._workers is None else self._workers.start
+        task = Task(self.given, grid, rule, self.chunk_points, self.retries, start)
         before, reused = self.n_evaluations, self.n_reused
         if self._workers is not None and self._workers.separate:
-            if self._by_value:
-                task.send_by_value()
             _ = task.payload  # here, where the error is seen, and not in a thread of the pool
         tile, buffer, filled = None, None, 0
         for job, values in self._results(task, self._jobs(task, span)):
@@ -348,12 +332,11 @@ class Evaluator:
             return size
         workers = self._workers.count
         if raw:  # values travel here and wait in memory
-            size = min(
-                size, limits.MEMORY // (4 * self._value_bytes * limits.TASKS_AHEAD * workers)
-            )
+            ahead = limits.TASKS_AHEAD * workers
+            size = min(size, limits.MEMORY // (4 * self._value_bytes * ahead))
         # Towards the end jobs become smaller, so that no worker waits long for another, but not so
         # small that the time goes to handing them out. Rows that are cheap are not cut.
-        share, least = left // (4 * workers), task_seconds(workers)[1]
+        share, least = left // (4 * workers), 0.1 * task_seconds(workers)
         if self._pace.per_point > 0.0:
             share = max(share, int(least / self._pace.per_point))
             if width * self._pace.per_point < 2.0 * least:
@@ -374,7 +357,7 @@ class Evaluator:
                     error.n_completed = self.n_evaluations
                     raise
             else:
-                self._reuse(job)
+                self._count(job.span.size, reused=True)
             assert job.values is not None
             yield job, job.values
 
@@ -418,14 +401,14 @@ class Evaluator:
             if job.values is None:
                 job.submit(task, workers)
             else:
-                self._reuse(job)
+                self._count(job.span.size, reused=True)
             queue.append(job)
         return False
 
     def _give_up(self, task: Task, queue: deque[SpanJob], workers: Workers) -> None:
         """After the deadline: drop the jobs from the first that no worker has begun."""
         waiting = [i for i, job in enumerate(queue) if job.values is None]
-        if workers.cancels_all:
+        if workers.client is not None:
             waiting = waiting[workers.begun([f for i in waiting if (f := queue[i].future)]) :]
         first = next((i for i in waiting if queue[i].cancelled()), None)
         if first is None:
@@ -439,7 +422,7 @@ class Evaluator:
         open_jobs = {job.future: job for job in queue if job.values is None}
         futures = [f for f in open_jobs if f is not None]
         left = self.deadline - clock.now()
-        timeout = min(left, limits.PATIENCE_SECONDS) if left > 0.0 else limits.LATE_SECONDS
+        timeout = min(left, limits.PATIENCE_SECONDS) if left > 0.0 else limits.POLL_SECONDS
         done, _ = wait(futures, timeout, FIRST_COMPLETED)
         if not done and timeout == limits.PATIENCE_SECONDS:
             self._say_waiting(workers, futures)
@@ -451,15 +434,6 @@ class Evaluator:
                 result = future.result()
             except BrokenExecutor as error:
                 workers.replace(job.generation, error)
-                job.submit(task, workers)
-            except UnpackingError as error:
-                if job.by_value:
-                    failure = error
-                    continue
-                if not self._by_value:
-                    self._by_value = True
-                    task.send_by_value()
-                job.by_value = True
                 job.submit(task, workers)
             except NestquadError as error:
                 failure = error
@@ -522,11 +496,8 @@ class Evaluator:
         self._value_bytes = max(self._value_bytes, 8 * math.prod(values.shape[2:]))
         self._count(job.span.size)
 
-    def _reuse(self, job: SpanJob) -> None:
-        self.n_reused += job.span.size
-        self._count(job.span.size)
-
-    def _count(self, size: int) -> None:
+    def _count(self, size: int, *, reused: bool = False) -> None:
+        self.n_reused += size * reused
         self.n_evaluations += size
         self.on_progress(self.n_evaluations)
 
@@ -651,7 +622,7 @@ class Evaluations:
         evaluator, table = self.evaluator, self.evaluator.table(grid)
         if evaluator.keep and not remember:
             self._fill(grid, grid.span)
-        rows = _Rows(grid.n_inner)
+        rows = _FoldedRows(grid.n_inner)
         before = evaluator.folded.get(grid.rows) if remember else None
         if before is not None:
             rows.complete.append(before[: grid.n_outer])
@@ -680,7 +651,7 @@ class Evaluations:
                 table.put(tile, values)
 
 
-class _Rows:
+class _FoldedRows:
     """Adds up the parts of each block of rows; a block counts once its last part is there."""
 
     def __init__(self, n_inner: int) -> None:

@@ -22,12 +22,12 @@ class PilotSettings:
     Attributes
     ----------
     steps
-        Candidate steps of central differences, relative to the scale of a parameter: those at which
-        neighbors agree best balance rounding ε/h and curvature h². ε^(1/3) = 6e-6 is the optimum
-        for an analytic g in double precision (Press and others 2007, Numerical recipes, section
-        5.7); a solver with errors of 1e-8 needs 2e-3.
+        Candidate steps of central differences, relative to the scale of a parameter: the step at
+        which neighbors agree best balances rounding ε/h and curvature h². ε^(1/3) = 6e-6 is the
+        optimum for an analytic g in double precision (Press and others 2007, Numerical recipes,
+        section 5.7); a solver with errors of 1e-8 needs 2e-3.
     agreement, disagreement
-        Relative difference of slopes at two steps that is small beside any error of sampling, and
+        Relative difference of slopes at two steps that is below any error of sampling, and
         one beyond which g is refused as too rough.
     n_ladder
         Points at which steps are compared.
@@ -38,7 +38,7 @@ class PilotSettings:
         larger unit than its own size: differences would be rounding.
     wide
         Relative steps that look for jumps of g: 5 % of a strike or a volatility carries several
-        percent of the points across the jump of a digital option, 20 % three times as many.
+        percent of the points across the jump of a digital option, 20 % carries three times more.
     far
         Relative steps of a component with slope zero at all points: it acts by jumps, beyond kinks,
         or not at all.
@@ -167,7 +167,7 @@ class Pilot:
         return any(not all(map(np.array_equal, here, there)) for there in beside)
 
     def _scales(self) -> tuple[float, ...]:
-        """Scales of the components: larger than their sizes where 1 % of these changes nothing."""
+        """Scales of the components: larger than their sizes where 1 % of these has no effect."""
         own, scale = self.settings, np.array(self.tangents.scale)
         rows, eye = slice(own.fewest), np.eye(len(scale))
         here = self._response(np.zeros(len(scale)), rows)

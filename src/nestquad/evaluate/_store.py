@@ -13,13 +13,13 @@ import uuid
 import warnings
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
 
-from nestquad import limits
 from nestquad._checks import numbers, shown
 from nestquad._typing import Array, RNGLike
 from nestquad.distributions import Law
@@ -73,25 +73,19 @@ def fingerprint(problem: NestedExpectation) -> dict[str, Any]:
     }
 
 
-def difference(stored: dict[str, Any], given: dict[str, Any]) -> tuple[str, str, str] | None:
-    """First difference as (argument, given, stored), or None."""
+def _refuse_other_laws(stored: dict[str, Any], given: dict[str, Any], where: str) -> None:
+    dims = tuple(given["dimensions"])
     if stored.get("dimensions") != given["dimensions"]:
-        return (
-            "problem",
-            f"one with dimensions (d_theta, d_x) = {tuple(given['dimensions'])}",
-            f"{stored.get('dimensions')}, those of the store",
-        )
-    for part, what in (("outer law", "theta"), ("inner law", "x")):
+        came = f"one with dimensions (d_theta, d_x) = {dims}, for {where}"
+        raise InputError("problem", came, f"{stored.get('dimensions')}", _OTHER_FOLDER)
+    for part, variable in (("outer law", "theta"), ("inner law", "x")):
         old = numbers("store", stored.get(part, ()), f"numbers for the {part} in its manifest")
         new = np.asarray(given[part])
         # Another build of NumPy or SciPy may round differently.
         if old.shape != new.shape or not np.allclose(old, new, rtol=1e-6, atol=1e-9):
-            return (
-                "problem",
-                f"another {part} ({what} = {_short(new)} at a point of reference)",
-                f"the one of the store ({what} = {_short(old)})",
-            )
-    return None
+            came = f"another {part} ({variable} = {_short(new)} at a point of reference)"
+            own = f"its own law ({variable} = {_short(old)})"
+            raise InputError("problem", f"{came}, for {where}", own, _OTHER_FOLDER)
 
 
 def _reference_points(law: Law, n: int) -> Array:
@@ -111,7 +105,7 @@ def _short(values: Array) -> str:
     return np.array2string(values.ravel()[:3], precision=6, separator=", ")
 
 
-_FORMAT, _VERSION = "nestquad store", 1
+_FORMAT: dict[str, Any] = {"format": "nestquad store", "version": 1}
 _MANIFEST, _POINTS = "manifest.json", "points.json"
 _NAME = re.compile(r"(\d{1,15})-(\d{1,15})x(\d{1,15})-(\d{1,15})\.([0-9a-f]{16})\.npy")
 _OTHER_FOLDER = "Use another folder, or delete this one."
@@ -153,29 +147,24 @@ class Store:
         if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
             raise InputError("store", type(path).__name__, "the path of a folder, or None")
         folder = Path(path)
-        if "\0" in os.fspath(folder):
-            raise InputError("store", repr(str(folder)), "a path without null characters")
+        from nestquad import __version__
+
+        manifest = {**_FORMAT, "nestquad": __version__, "problem": fingerprint(problem)}
+        file = folder / _MANIFEST
+        # Once: a generator gives another stream the next time.
+        seeded = None if rng is None else Stream.from_rng(rng)
         try:
             if folder.exists() and not folder.is_dir():
                 given = f"{str(folder)!r}, which is a file"
                 raise InputError("store", given, "the path of a folder")
             folder.mkdir(parents=True, exist_ok=True)
-        except (OSError, UnicodeError) as error:
-            given = f"{shown(str(folder))}, which cannot be made ({_reason(error)})"
-            raise InputError("store", given, "the path of a folder that can be written") from error
-        from nestquad import __version__
-
-        current = {"format": _FORMAT, "version": _VERSION, "nestquad": __version__}
-        manifest = {**current, "problem": fingerprint(problem)}
-        file = folder / _MANIFEST
-        # Once: a generator gives another stream the next time.
-        seeded = None if rng is None else Stream.from_rng(rng)
-        try:
             if not file.exists():
                 _begin(file, manifest, seeded or Stream.from_rng())
-        except OSError as error:
-            given = f"{str(folder)!r}, which cannot be written ({error.strerror})"
-            raise InputError("store", given, "a folder that can be written") from error
+        except InputError:
+            raise
+        except (OSError, ValueError) as error:  # a name with a null character, say
+            given = f"{shown(str(folder))}, which cannot be made or written ({_reason(error)})"
+            raise InputError("store", given, "the path of a folder that can be written") from error
         stored = _manifest(file)
         # Without a seed, processes that begin at once share the stream of the first.
         stream = seeded or Stream(tuple(stored["stream"]))
@@ -271,9 +260,8 @@ class StoredTable:
             match = _NAME.fullmatch(name)
             if match:
                 t0, t1, n0, n1 = map(int, match.groups()[:4])
-                if t1 <= t0 or n1 <= n0:
-                    continue
-                self._names.setdefault(Span(t0, t1, n0, n1), name)
+                if t0 < t1 and n0 < n1:
+                    self._names.setdefault(Span(t0, t1, n0, n1), name)
         self._index()
 
     def read(self, span: Span) -> tuple[list[tuple[Span, Array]], list[Span]]:
@@ -352,7 +340,7 @@ class StoredTable:
             self._index()
             return None
         self._cache[chunk] = values
-        if len(self._cache) > limits.CACHED_CHUNKS:
+        if len(self._cache) > 4:
             self._cache.popitem(last=False)
         return np.asarray(values)
 
@@ -442,14 +430,15 @@ def _begin(file: Path, given: dict[str, Any], stream: Stream) -> None:
 
 def _manifest(file: Path) -> dict[str, Any]:
     content = _json(file, _OTHER_FOLDER)
-    if content.get("format") == _FORMAT and content.get("version") != _VERSION:
+    ours = content.get("format") == _FORMAT["format"]
+    if ours and content.get("version") != _FORMAT["version"]:
         version, nestquad = shown(content.get("version")), shown(content.get("nestquad"))
         given = f"{str(file.parent)!r} of format version {version}, written by nestquad {nestquad}"
-        expected = f"format version {_VERSION}, which this nestquad reads"
+        expected = f"format version {_FORMAT['version']}, which this nestquad reads"
         raise InputError("store", given, expected, _OTHER_FOLDER)
     entropy, problem = content.get("stream"), content.get("problem")
     whole = isinstance(entropy, list) and all(type(word) is int and word >= 0 for word in entropy)
-    if content.get("format") != _FORMAT or not whole or not isinstance(problem, dict):
+    if not ours or not whole or not isinstance(problem, dict):
         given = f"{str(file)!r}, which is no manifest of a store"
         raise InputError("store", given, "a store", _OTHER_FOLDER)
     return content
@@ -463,10 +452,7 @@ def _refuse_another(
         written = f"{where}, written by nestquad {stored.get('nestquad')}"
         expected = f"one of nestquad {_minor(given['nestquad'])}, whose points are the same"
         raise InputError("store", written, expected, _OTHER_FOLDER)
-    change = difference(stored["problem"], given["problem"])
-    if change is not None:
-        argument, came, wanted = change
-        raise InputError(argument, f"{came}, for {where}", wanted, _OTHER_FOLDER)
+    _refuse_other_laws(stored["problem"], given["problem"], where)
     if list(stream.entropy) != stored["stream"]:
         seed = f"a seed that makes the stream {list(stream.entropy)}, for {where}"
         expected = f"the one that makes {stored['stream']}, the stream of the store"
@@ -487,8 +473,8 @@ def _described(part: Any) -> Any:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Unfinished files of processes that died."""
-    limit = time.time() - limits.STALE_SECONDS
+    """Unfinished files of processes that died more than a day ago."""
+    limit = time.time() - timedelta(days=1).total_seconds()
     for file in folder.rglob(".tmp-*"):
         with contextlib.suppress(OSError):
             if file.stat().st_mtime < limit:

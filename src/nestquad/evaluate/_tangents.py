@@ -22,6 +22,7 @@ from nestquad.errors import (
     EvaluationError,
     InputError,
     NestquadError,
+    calling,
     optional_module,
 )
 from nestquad.evaluate._call import CountedG, call_g, jax_in_64_bits
@@ -178,11 +179,7 @@ class Tangents:
     @property
     def inner_law(self) -> Law:
         """The law of x at the median of θ."""
-        outer = self.problem.outer_law
-        middle = np.full((1, outer.base_dim), 0.5)
-        return self.problem.inner_law(
-            outer.from_uniform(middle) if outer.has_transport else outer.sample(1, 0)
-        )
+        return self.problem.inner_law(self.problem.outer_law.middle())
 
     def moved(self, steps: Array) -> NestedExpectation:
         """The problem at φ + s · steps (K,)."""
@@ -211,11 +208,8 @@ class Tangents:
             theta = _transported(outer, v[:, 0])
             law = problem.inner_law(theta)
         if law is None or law.base_dim != w.shape[-1]:
-            raise InputError(
-                "make_problem",
-                "laws whose number of driving variables depends on the parameters",
-                "laws of the same dimension for all parameters",
-            )
+            given = "laws whose number of driving variables depends on the parameters"
+            raise InputError("make_problem", given, "laws of the same dimension for all parameters")
         return _transported(law, w), theta
 
     def values(self, problem: NestedExpectation, w: Array, v: Array) -> Array:
@@ -259,25 +253,21 @@ class Tangents:
         """Derivatives of the user's function, of the shape of g and then (K,)."""
         assert self.gradient is not None
         named = self.family.named(np.array(self.phi))
-        try:
-            found = self.gradient(np.array(x), np.array(theta[:, None, :]), **named)
-            found = {str(name): np.asarray(slope, dtype=float) for name, slope in found.items()}
-        except Exception as error:
-            raise EvaluationError(
-                f"gradient raised {type(error).__name__}: {error} for x of shape {x.shape}",
-                advice="It takes x, theta and the parameters by name, and returns a dict.",
-            ) from error
-        if set(found) != set(self.family.names):
-            given = f"derivatives in {sorted(found)}"
+        takes = "It takes x, theta and the parameters by name, and returns a dict."
+        with calling("gradient", f" for x of shape {x.shape}", takes):
+            returned = self.gradient(np.array(x), np.array(theta[:, None, :]), **named)
+            slopes = {str(name): np.asarray(slope, float) for name, slope in returned.items()}
+        if set(slopes) != set(self.family.names):
+            given = f"derivatives in {sorted(slopes)}"
             raise InputError("gradient", given, f"a dict with {sorted(self.family.names)}")
         parts = []
         for name, own in zip(self.family.names, self.family.shapes, strict=True):
             try:
-                part = np.broadcast_to(found[name], (*shape, *own))
+                part = np.broadcast_to(slopes[name], (*shape, *own))
             except ValueError:
                 raise InputError(
                     "gradient",
-                    f"shape {found[name].shape} for {name!r}",
+                    f"shape {slopes[name].shape} for {name!r}",
                     f"shape {(*shape, *own)}: that of g, and then that of the parameter",
                 ) from None
             parts.append(part.reshape(*shape, -1))
@@ -293,17 +283,12 @@ class Tangents:
             np.broadcast_to(theta[:, None], (*shape, theta.shape[-1])).reshape(-1, theta.shape[-1]),
         )
         phi = np.array(self.phi)
-        try:
+        advice = (
+            f"g has to be written with functions of {self.derivative} for arrays of one point, "
+            "x (d_x,) and theta (d_theta,); or use derivative='difference'."
+        )
+        with calling("g", f" while derivative={self.derivative!r} passed through it", advice):
             values, in_phi, in_x, in_theta = _reverse(self.derivative, self.family, phi, *flat)
-        except NestquadError:
-            raise
-        except Exception as error:
-            raise EvaluationError(
-                f"g raised {type(error).__name__}: {str(error).splitlines()[0]} while "
-                f"derivative={self.derivative!r} passed through it",
-                advice=f"g has to be written with functions of {self.derivative} for arrays of one "
-                "point, x (d_x,) and theta (d_theta,); or use derivative='difference'.",
-            ) from error
         out = in_phi * np.array(self.scale)
         for k in sorted(self.in_laws):
             up, down = (self.points(side, w, v) for side in self.sides(k))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib.util
 import pickle
 import sys
 import types
@@ -12,7 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any, Protocol
+from importlib.machinery import PathFinder
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -49,7 +48,7 @@ def chunks(
     [(0, 2), (2, 4), (4, 5)]
     """
     width = span.n1 - span.n0
-    tile = max(1, min(width, limits.ROW_TILE) if whole_rows is None else width)
+    tile = max(1, min(width, limits.CHUNK_POINTS) if whole_rows is None else width)
     t0 = span.t0
     while t0 < span.t1:
         size = points((span.t1 - t0) * width) if callable(points) else points
@@ -99,15 +98,10 @@ def columns(span: Span, points: Callable[[], int]) -> Iterator[Span]:
 
 def block_points(problem: NestedExpectation) -> int:
     """Points that fit into memory at a time."""
-    law = problem.outer_law
-    theta = (
-        law.from_uniform(np.full((1, law.base_dim), 0.5))
-        if law.has_transport
-        else law.sample(1, np.random.default_rng(0))
-    )
+    theta = problem.outer_law.middle()
     inner = problem.inner_law(theta)
     numbers = theta.shape[-1] + max(inner.dim or 1, inner.base_dim if inner.has_transport else 1)
-    return max(1, limits.MEMORY // (8 * limits.BLOCK_COPIES * (int(numbers) + 1)))
+    return max(1, limits.BLOCK_NUMBERS // (int(numbers) + 1))
 
 
 @cache
@@ -122,10 +116,9 @@ def keep_freed_memory() -> None:
     np.empty(limits.KEPT_MEMORY, dtype=np.int8)
 
 
-def task_seconds(workers: int) -> tuple[float, float]:
-    """Target and least duration of a task, for a number of workers."""
-    target = max(limits.TASK_SECONDS, limits.TASK_SECONDS_BY_WORKER * workers)
-    return target, max(limits.LEAST_TASK_SECONDS, limits.LEAST_SECONDS_BY_WORKER * workers)
+def task_seconds(workers: int) -> float:
+    """Target duration of a task: one client feeds all workers, in milliseconds a task."""
+    return max(limits.TASK_SECONDS, 0.01 * workers)
 
 
 @dataclass
@@ -179,6 +172,10 @@ class Pace:
         self.points = min(max(int(size * factor), 1), self.most)
 
 
+Start: TypeAlias = Literal["fork", "spawn", "remote"]
+"""How processes start: as copies of this one, anew on this machine, or elsewhere."""
+
+
 class InnerRule(Protocol):
     """Reduction of the values of g at each θ to a few numbers: J from all and from fewer points.
 
@@ -210,27 +207,20 @@ class Task:
     rule: InnerRule | None
     block_points: int
     retries: int = 0
+    start: Start = "fork"
 
     @cached_property
     def payload(self) -> bytes:
-        return self._packed()
-
-    def _packed(self, *, by_value: bool = False) -> bytes:
         content = (self.problem, self.grid, self.rule, self.block_points, self.retries)
-        return packed(content, by_value=by_value)
-
-    def send_by_value(self) -> None:
-        """Send all that is not installed with the task, since workers do not find it by name."""
-        for task in {id(task): task for task in (self, self.raw)}.values():
-            vars(task)["payload"] = task._packed(by_value=True)
+        return packed(content, self.start)
 
     @cached_property
     def raw(self) -> Task:
         """Task without the rule."""
         return self if self.rule is None else replace(self, rule=None)
 
-    def __reduce__(self) -> tuple[type[Parcel], tuple[bytes]]:
-        return Parcel, (self.payload,)
+    def __reduce__(self) -> tuple[type[PackedTask], tuple[bytes]]:
+        return PackedTask, (self.payload,)
 
     def values(self, span: Span, g: CountedG) -> Array:
         """g on a span, in blocks of bounded size: (T, N[, p])."""
@@ -283,9 +273,9 @@ class Done:
     n_again: int
 
 
-def run_task(task: Task | Parcel, span: Span) -> Done:
+def run_task(task: Task | PackedTask, span: Span) -> Done:
     """Evaluate a span."""
-    if isinstance(task, Parcel):
+    if isinstance(task, PackedTask):
         task = Task(*opened(task.payload))
     keep_freed_memory()
     started = clock.now()
@@ -294,12 +284,8 @@ def run_task(task: Task | Parcel, span: Span) -> Done:
     return Done(span, values, clock.now() - started, g.n_points - span.size)
 
 
-class UnpackingError(EvaluationError):
-    """A worker that got a task could not make sense of it."""
-
-
 @dataclass(frozen=True)
-class Parcel:
+class PackedTask:
     """A task on its way to a worker, who opens it inside our own code.
 
     Executors that unpack their tasks themselves lose the worker if that fails, and everything
@@ -314,80 +300,71 @@ def opened(payload: bytes) -> Any:
     try:
         return pickle.loads(payload)
     except Exception as error:
-        raise UnpackingError(
+        raise EvaluationError(
             f"a worker could not unpack the problem ({type(error).__name__}: {error})",
             advice="Modules that g needs have to be installed where the workers run.",
         ) from error
 
 
-def packed(content: Any, *, by_value: bool = False) -> bytes:
+def packed(content: Any, start: Start = "fork") -> bytes:
     """Pickled content, by cloudpickle where pickle gives up (lambdas, closures).
 
-    Objects of ``__main__`` go by value, since the main module of a worker may be another one, or
-    else by reference, which works in forked processes. With
-    `by_value` all that is not installed goes by value.
+    Objects of ``__main__``, and of modules that workers do not find, go by value. Processes that
+    are forked have them: there they may go by reference.
     """
-    reason: Exception | None = None
+    plain, reason = b"", ""
     try:
         plain = pickle.dumps(content)
-        if not by_value and b"__main__" not in plain:
-            return plain
     except (pickle.PicklingError, AttributeError, TypeError, RecursionError) as error:
-        plain, reason = b"", error
-    feature = "Sending this problem to another process"
-    feature += f" (pickle says: {reason})" if reason else ""
+        reason = f" (pickle says: {error})"
+    modules = _modules_by_value(start)
+    names = ["__main__", *(module.__name__ for module in modules)]
+    if plain and not any(name.encode() in plain for name in names):
+        return plain
     try:
+        feature = f"Sending this problem to another process{reason}"
         cloudpickle = optional_module("cloudpickle", feature, "parallel")
-    except MissingExtraError:
-        if plain:
-            return plain
-        raise
-    try:
-        with _values_of_modules(cloudpickle, by_value):
+        with _registered(cloudpickle, modules):
             return bytes(cloudpickle.dumps(content))
     except Exception as error:
-        if plain and not by_value:
+        if plain and (start == "fork" or isinstance(error, MissingExtraError)):
             return plain
-        raise InputError(
-            "problem",
-            f"one that cannot be sent to another process: {error}",
-            "functions and data that can be pickled",
-            "Open files, locks and connections inside g, or use threads.",
-        ) from error
+        if isinstance(error, MissingExtraError):
+            raise
+        given = f"one that cannot be sent to another process: {error}"
+        expected = "functions and data that can be pickled"
+        advice = "Open files, locks and connections inside g, or use threads."
+        raise InputError("problem", given, expected, advice) from error
 
 
 @contextmanager
-def _values_of_modules(cloudpickle: Any, wanted: bool) -> Iterator[None]:
-    """Functions and classes of the user's own modules go by value inside the block."""
-    ours = __name__.partition(".")[0]
+def _registered(cloudpickle: Any, modules: list[types.ModuleType]) -> Iterator[None]:
+    """Functions and classes of the modules go by value inside the block."""
     known = set(cloudpickle.list_registry_pickle_by_value())
-    modules = [
-        module
-        for name, module in list(sys.modules.items())
-        if wanted
-        and isinstance(module, types.ModuleType)
-        and getattr(module, "__file__", None)
-        and name.partition(".")[0] != ours
-        and module.__name__ == name not in known
-        and not _is_installed(name)
-    ]
-    for module in modules:
+    new = [module for module in modules if module.__name__ not in known]
+    for module in new:
         cloudpickle.register_pickle_by_value(module)
     try:
         yield
     finally:
-        for module in modules:
+        for module in new:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def _is_installed(module: str | None) -> bool:
-    """Whether a module belongs to Python or an installed package, not to the user."""
-    name = (module or "").partition(".")[0]
-    if name in sys.stdlib_module_names and name != "__main__":
-        return True
-    loaded = sys.modules.get(module or "")
-    file = getattr(loaded, "__file__", None)
-    if loaded is None and name.isidentifier():
-        with contextlib.suppress(ImportError, ValueError):
-            file = getattr(importlib.util.find_spec(name), "origin", None)
-    return "site-packages" in (file or "") or "dist-packages" in (file or "")
+def _modules_by_value(start: Start) -> list[types.ModuleType]:
+    """Modules of the user that another process, or a remote one, would not import."""
+    return [
+        module
+        for name, module in list(sys.modules.items())
+        if isinstance(module, types.ModuleType)
+        and module.__name__ == name != "__main__"
+        and _is_of_the_user(name.partition(".")[0], getattr(module, "__file__", None))
+        and (start == "remote" or PathFinder.find_spec(name.partition(".")[0]) is None)
+    ]
+
+
+def _is_of_the_user(package: str, file: str | None) -> bool:
+    """Whether a module belongs neither to Python nor to an installed package, nor to us."""
+    if file is None or package in sys.stdlib_module_names or package == __name__.partition(".")[0]:
+        return False
+    return "site-packages" not in file and "dist-packages" not in file

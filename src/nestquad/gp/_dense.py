@@ -166,44 +166,23 @@ class Correlation:
 
         `apart` (d, m) are the distances |x_j − y_j| of m pairs of points.
         """
-        r = apart / lengthscale[:, None]
+        factor, ratio = self._factor(apart / lengthscale[:, None])
         if self.additive:
-            values = np.zeros(r.shape[1])
-            step = max(1, limits.CACHE_NUMBERS // 4 // max(r.shape[1], 1))
-            for rows in (r[i : i + step] for i in range(0, len(r), step)):
-                tick()
-                factor, rows[:] = self._factor_and_slope(rows)
-                values += factor.sum(axis=0)
-            r /= len(r)
-            return values / len(r), r
-        if self.shape == "gaussian":
-            r *= r
-            values = np.exp(-0.5 * r.sum(axis=0))
-            r *= values
-            return values, r
-        r *= _ROOT5
-        values = np.exp(-r.sum(axis=0))
-        slope = r * r
-        slope /= 3.0
-        r += 1.0
-        polynomial = r + slope
-        slope *= r
-        slope /= polynomial
-        values *= polynomial.prod(axis=0)
-        slope *= values
-        return values, slope
+            ratio *= factor
+            return factor.mean(axis=0), ratio / len(factor)
+        values = factor.prod(axis=0)
+        ratio *= values
+        return values, ratio
 
-    def _factor_and_slope(self, r: Array) -> tuple[Array, Array]:
-        """The factor of each coordinate and its derivative in the logarithm of the lengthscale."""
+    def _factor(self, r: Array) -> tuple[Array, Array]:
+        """Factor of each coordinate, and the derivative of its logarithm in the log lengthscale."""
         if self.shape == "gaussian":
             squared = r * r
-            factor = np.exp(-0.5 * squared)
-            return factor, squared * factor
+            return np.exp(-0.5 * squared), squared
         a = _ROOT5 * r
-        decay = np.exp(-a)
-        third = a * a * decay
-        third /= 3.0
-        return (1.0 + a) * decay + third, (1.0 + a) * third
+        square = a * a / 3.0
+        polynomial = 1.0 + a + square
+        return polynomial * np.exp(-a), square * (1.0 + a) / polynomial
 
 
 # Smallest diagonal relative to the signal: below it Cholesky factors lose their meaning.
@@ -438,12 +417,12 @@ class GP:
         lower, half, small = self._factor
         _, spread = self._scale
         out = np.empty(z.shape[0])
-        for start in range(0, z.shape[0], limits.PREDICTED_ROWS):
-            block = z[start : start + limits.PREDICTED_ROWS]
+        for start in range(0, z.shape[0], limits.BLOCK_ROWS):
+            block = z[start : start + limits.BLOCK_ROWS]
             white = solve_triangular(lower, self._cross(block).T, lower=True)
             extra = solve_triangular(small, self._trend(block).T - half.T @ white, lower=True)
             variance = self.parameters.signal - (white**2).sum(0) + (extra**2).sum(0)
-            out[start : start + limits.PREDICTED_ROWS] = spread * np.sqrt(np.maximum(variance, 0.0))
+            out[start : start + limits.BLOCK_ROWS] = spread * np.sqrt(np.maximum(variance, 0.0))
         return out
 
     @cached_property
@@ -487,8 +466,8 @@ class GP:
         """
         if not self.correlation.additive or len(z) < 2 * _SETTINGS.line:
             sums = np.empty((len(z), alpha.shape[1]))
-            for start in range(0, len(z), limits.PREDICTED_ROWS):
-                block = slice(start, start + limits.PREDICTED_ROWS)
+            for start in range(0, len(z), limits.BLOCK_ROWS):
+                block = slice(start, start + limits.BLOCK_ROWS)
                 sums[block] = self._cross(z[block]) @ alpha
             return sums
         from scipy.interpolate import CubicSpline  # a tenth of a second to import

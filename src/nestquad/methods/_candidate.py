@@ -1,4 +1,4 @@
-"""Candidates of an automatic choice: promise, price and credibility."""
+"""Candidates of an automatic choice: predicted error, price and credibility."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _SHOWN = 512
 class Candidate:
     """A method with its last turn, or with the error that made it fail, and how long it took.
 
-    `time` is the forecast of its analyses, and `past` has the evaluations and half-widths of
-    earlier turns.
+    `time` is the forecast of its analyses, `past` has the evaluations and half-widths of earlier
+    turns, and `paces` the seconds of an evaluation and its part of the analysis in the last two.
     """
 
     method: Method[Any]
@@ -35,6 +35,7 @@ class Candidate:
     failure: NestquadError | None = None
     seconds: float = 0.0
     past: tuple[tuple[int, float], ...] = ()
+    paces: tuple[float, ...] = ()
 
     @classmethod
     def after(
@@ -58,6 +59,8 @@ class Candidate:
             time = correct_plan(time, turn, last, seconds)
         past = () if known is None else (*known.past, (known.n, known.half_width))
         found = cls(method, turn, time, failure, seconds, past)
+        pace = max(seconds, 1e-9) / max(found.n - (known.n if known else 0), 1)
+        found = replace(found, paces=(*(known.paces[-1:] if known else ()), pace))
         # Cut off by time, a larger set may be less even than the last, which was complete.
         cut = evaluator.stopped is not None
         return known if known and cut and found.half_width > known.half_width else found
@@ -68,7 +71,7 @@ class Candidate:
 
     @property
     def n(self) -> int:
-        """Evaluations that the answer rests on, without those that check it."""
+        """Evaluations that the answer rests on, without checks."""
         if self.turn is None:
             return 0
         design = self.turn.design
@@ -89,7 +92,7 @@ class Candidate:
         return 0.0 if state.check is None else state.check.unexplained_share(state.model, 0.0)
 
     def contradicts(self, other: Candidate) -> bool:
-        """Whether the intervals of an answer have nothing in common."""
+        """Whether the intervals of an answer are disjoint."""
         if self.turn is None or other.turn is None:
             return False
         mine, theirs = self.turn.estimate, other.turn.estimate
@@ -109,7 +112,8 @@ class Candidate:
         *Rare values of g.* Their frequency does not depend on the method. The number of points
         counts for a plain rule, not for kernel rules, which reuse few x. *Contradiction.* Where the
         interval of another candidate that is no pilot has no point in common, one of them has
-        missed a feature of g: their distance is an error.
+        missed a feature of g: their distance is an error. A plain rule is not contradicted by a
+        model of less than half of its evaluations.
         """
         if self.turn is None:
             return self
@@ -118,7 +122,8 @@ class Candidate:
         for other in others:
             if other.half_width == np.inf:  # g hardly varied: it shows no frequency
                 continue
-            if self.contradicts(other) and not is_pilot(other, others):
+            fewer = self.method.plain and other.n < 0.5 * self.n
+            if self.contradicts(other) and not fewer and not is_pilot(other, others):
                 floor = max(floor, self.distance(other) / NORMAL_95)
                 note = (
                     f"the interval of {other.method.name} contradicts it: features of g are missed"
@@ -177,9 +182,8 @@ class Candidate:
 
     @property
     def seconds_each(self) -> float:
-        """Seconds of an evaluation and its part of the analysis, in the last turn."""
-        known = self.past[-1][0] if self.past else 0
-        return max(self.seconds, 1e-9) / max(self.n - known, 1)
+        """The fastest of the last two paces and one and a half calls of g: turns are held up."""
+        return min(*self.paces, 1.5 * self.time.seconds_of_g or np.inf)
 
     def price(self, new: float) -> float:
         """Predicted seconds of more evaluations, with their analysis."""
@@ -227,5 +231,5 @@ def credible(standing: Sequence[Candidate]) -> list[Candidate]:
         )
 
     kept = [candidate for candidate in enough if not is_refuted(candidate)]
-    # Where all are doubted, the widest bar is the least wrong.
+    # Where none is credible, the widest bar is the least wrong.
     return kept or [max(enough, key=lambda candidate: candidate.half_width)]

@@ -123,7 +123,7 @@ def has_transports(problem: NestedExpectation) -> bool:
     """Whether both laws are transports, as low-discrepancy points and models of g require."""
     law = problem.outer_law
     if law.has_transport:
-        law = problem.inner_law(law.from_uniform(np.full((1, law.base_dim), 0.5)))
+        law = problem.inner_law(law.middle())
     return law.has_transport
 
 

@@ -25,7 +25,7 @@ def start_plan(problem: NestedExpectation, turn: Turn[Any] | None, seconds_of_g:
 def correct_plan(
     plan: TimePlan, turn: Turn[Any], before: Turn[Any] | None, seconds: float
 ) -> TimePlan:
-    """The forecast after a turn that has taken `seconds`; unchanged where nothing was learned."""
+    """The forecast after a turn that has taken `seconds`; unchanged without a fit."""
     if not isinstance(turn.design, LearnedDesign):
         return plan
     *sizes, fitted = _sizes(turn.design, before)
@@ -33,7 +33,7 @@ def correct_plan(
 
 
 def seconds_of(plan: TimePlan, design: Design, last: Turn[Any] | None = None) -> float:
-    """Predicted seconds of a design, beside that of a last turn."""
+    """Predicted seconds of a design, given the last turn."""
     *sizes, fitted = _sizes(design, last)
     return plan.seconds(*sizes, fitted=fitted)
 

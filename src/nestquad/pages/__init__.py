@@ -1,10 +1,10 @@
 """Self-contained HTML pages, Word documents and workbooks, and the report of an estimate."""
 
-from nestquad.pages._blocks import Answer as Answer
 from nestquad.pages._blocks import Block as Block
 from nestquad.pages._blocks import Bullets as Bullets
 from nestquad.pages._blocks import Drawing as Drawing
 from nestquad.pages._blocks import Heading as Heading
+from nestquad.pages._blocks import Headline as Headline
 from nestquad.pages._blocks import PageEnd as PageEnd
 from nestquad.pages._blocks import Table as Table
 from nestquad.pages._blocks import Text as Text

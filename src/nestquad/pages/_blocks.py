@@ -19,7 +19,7 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Headline:
     """The headline."""
 
     text: str
@@ -73,7 +73,7 @@ class PageEnd:
     pass
 
 
-Block: TypeAlias = Heading | Answer | Text | Bullets | Table | Drawing | PageEnd
+Block: TypeAlias = Heading | Headline | Text | Bullets | Table | Drawing | PageEnd
 
 
 def html(block: Block) -> str:
@@ -81,7 +81,7 @@ def html(block: Block) -> str:
     match block:
         case Heading(text):
             return f"<h2>{escape(text)}</h2>"
-        case Answer(text):
+        case Headline(text):
             return f'<p class="answer">{escape(text)}</p>'
         case Text(text):
             return paragraphs([text])

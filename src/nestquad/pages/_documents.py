@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nestquad.errors import MissingExtraError, optional_module
-from nestquad.pages._blocks import Answer, Block, Bullets, Drawing, Heading, PageEnd, Table, Text
+from nestquad.pages._blocks import Block, Bullets, Drawing, Heading, Headline, PageEnd, Table, Text
 
 
 def document(heading: str, author: str, blocks: Sequence[Block]) -> bytes:
@@ -28,7 +28,7 @@ def document(heading: str, author: str, blocks: Sequence[Block]) -> bytes:
     counts = {"Table": 0, "Figure": 0}
     for block in blocks:
         match block:
-            case Heading(text) | Answer(text):
+            case Heading(text) | Headline(text):
                 document.add_heading(text, 1)
             case Text(text):
                 document.add_paragraph(text)

@@ -85,13 +85,7 @@ def method_styles(labels: Iterable[str]) -> dict[str, MethodStyle]:
 
 
 def series_styles(count: int) -> list[MethodStyle]:
-    """Styles for curves that are not methods, such as options of a decision; the same in order.
-
-    Examples
-    --------
-    >>> [look.marker for look in series_styles(3)]
-    ['D', 's', '^']
-    """
+    """Styles for curves that are not methods, such as options of a decision; the same in order."""
     order = ("nkq", "nqmc", "ckq", "joint", "process", "mlkq", "lsmc", "mlmc")
     looks = [*(_STYLES[name] for name in order), *_SPARE]
     return [looks[k % len(looks)] for k in range(count)]

@@ -92,8 +92,6 @@ def reversed_bits(stop: int, n_bits: int, start: int = 0) -> NDArray[np.int64]:
     return mirrored
 
 
-_MAX_LOG2_SIZE = 24
-
 # The order of a user's coordinates is not their importance, so all have the same weight. A
 # small weight puts projections to a few coordinates first: among 19 coordinates at 2**10 points
 # the worst pair is nine times better than with the customary 1/j**2.
@@ -123,8 +121,7 @@ def lattice_vector(dim: int, log2_size: int) -> NDArray[np.int64]:
 
 
 def _check_log2_size(argument: str, size: int) -> None:
-    expected = f"an integer from 0 to {_MAX_LOG2_SIZE}"
-    whole(argument, size, expected, least=0, below=_MAX_LOG2_SIZE + 1)
+    whole(argument, size, "an integer from 0 to 24", least=0, below=25)
 
 
 @lru_cache(maxsize=128)
@@ -309,7 +306,7 @@ class PeriodicLattice(Sequence):
         R.
     log2_strata
         Base-2 logarithm of the size at which shifts are stratified; None leaves them independent.
-        Shift r is coset r of the lattice that has R times as many points, or the next power of
+        Shift r is coset r of the lattice with R times the points, or the next power of
         two, moved at random within a cell of that lattice. So all points together are nearly as
         even as one lattice, and phases of its dual vectors are independent between shifts, as in
         stratified sampling (Cochran 1977, Sampling techniques, chapter 5).

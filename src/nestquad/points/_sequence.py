@@ -272,7 +272,6 @@ class IID(Sequence):
 
 
 _BITS = 32
-_MAX_DIM = 21201  # of the direction numbers of Joe and Kuo that scipy ships
 _PLACES = np.uint32(1) << np.arange(_BITS - 1, -1, -1, dtype=np.uint32)  # leading bit first
 Integers: TypeAlias = NDArray[np.uint32]
 
@@ -313,10 +312,6 @@ class Sobol(Sequence):
     def _uniforms(
         self, stream: Stream, dim: int, sets: tuple[int, int], indices: tuple[int, int]
     ) -> Array:
-        if dim > _MAX_DIM:
-            raise InputError(
-                "dim", str(dim), f"at most {_MAX_DIM} coordinates", "Use iid or lattice points."
-            )
         net = _span(_scrambled(_basis(dim, indices[1]), stream.child(0)), indices)
         shifts = (set_shifts(stream.child(1), dim, sets) * 2.0**_BITS).astype(np.uint32)
         out = np.empty((len(shifts), *net.shape))
@@ -340,6 +335,9 @@ def _basis(dim: int, n_points: int) -> Integers:
 def _sobol_basis(dim: int, log2_size: int) -> Integers:
     from scipy.stats import qmc  # a second to import, so only where it is needed
 
+    if dim > qmc.Sobol.MAXDIM:  # of the direction numbers that scipy ships
+        most = f"at most {qmc.Sobol.MAXDIM} coordinates"
+        raise InputError("dim", str(dim), most, "Use iid or lattice points.")
     engine = qmc.Sobol(dim, scramble=False, bits=_BITS)
     basis = np.empty((log2_size, dim), dtype=np.uint32)
     for k in range(log2_size):

@@ -117,11 +117,8 @@ def _design_matrix(dim: int, design: ArrayLike | None) -> Array:
         return np.eye(whole("dim", dim, "a whole number from 1 to 10,000", below=10_001))
     x = numbers("design", design, "numbers of shape (observations, coefficients)")
     if x.ndim != 2 or x.size == 0 or not np.all(np.isfinite(x)):
-        raise InputError(
-            "design",
-            f"an array of shape {x.shape}",
-            "finite numbers of shape (observations, coefficients)",
-        )
+        expected = "finite numbers of shape (observations, coefficients)"
+        raise InputError("design", f"an array of shape {x.shape}", expected)
     return x
 
 

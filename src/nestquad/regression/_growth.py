@@ -133,7 +133,7 @@ class _TermCandidates:
         squares = np.zeros_like(covariance)
         known = len(self._squares)
         squares[:known] = self._squares
-        block = max(limits.FEWEST_ROWS, limits.CACHED_NUMBERS // len(parents))
+        block = max(limits.BLOCK_ROWS, 4 * limits.CACHE_NUMBERS // len(parents))
         squared = np.empty((len(parents), min(block, self._table.n_points)))
         for start in range(0, self._table.n_points, block):
             tick()

@@ -133,7 +133,7 @@ def _inside(fits: Sequence[PolynomialFit], dim: int) -> tuple[list[Term], Array]
 
 def blocks(n: int) -> list[slice]:
     """Points in pieces: shorter columns cost more in calls, longer ones leave caches."""
-    size = limits.CACHED_NUMBERS // _TERMS
+    size = 4 * limits.CACHE_NUMBERS // _TERMS
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
@@ -144,7 +144,7 @@ def pieces(
 
     All pieces are written to the same memory, a megabyte that stays in a cache.
     """
-    memory = np.empty((min(_TERMS, len(terms)), min(limits.CACHED_NUMBERS // _TERMS, n)))
+    memory = np.empty((min(_TERMS, len(terms)), min(4 * limits.CACHE_NUMBERS // _TERMS, n)))
     for block in blocks(n):
         tick()
         for start in range(0, len(terms), _TERMS):

@@ -1,4 +1,4 @@
-"""Certified intervals of measures: by fresh draws alone, whatever the model of J is worth."""
+"""Certified intervals of measures: by fresh draws alone, for any model of J."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class BoundSettings:
     n_levels
         Losses at which an interval of VaR is looked for: its ends are among them.
     fewest
-        Pairs below which nothing is certified.
+        Fewest pairs for a certificate.
     """
 
     widths: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)

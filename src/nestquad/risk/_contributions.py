@@ -60,7 +60,7 @@ class Contributions(Tabular):
     def plot(self, ax: Any = None, most: int = 12) -> Any:
         """Draw the contributions to the last measure as bars with 95 % intervals; returns the axes.
 
-        Of many outputs, those with the largest ones.
+        Of many outputs, the ones with the largest shares.
         """
         ax = axes_or_new(ax)
         rows = sorted(self.rows()[-len(self.names) :], key=lambda row: -abs(row["value"]))[:most]
@@ -133,8 +133,8 @@ class OutputDraws:
         self.predicted = pairs.mean_of(predicted)
         # Given scenarios are no sample: their pairs have no bootstrap.
         self.chances = law.bootstrap[1] if law.scatter else np.ones((len(law.b), len(self.seen.z)))
-        self.near = law.dependence(targets, self.seen.pairs.s)
         self.column = np.clip(np.searchsorted(law.z, self.seen.z), 0, n - 1)
+        self.near = law.dependence(targets)[:, self.column]
         self.means = [self._means(k) for k in range(len(law.samples))]
 
     def _means(self, k: int) -> Array:

@@ -24,7 +24,7 @@ _LARGEST = 1e300
 _LEVELS = "probabilities strictly between 0 and 1"
 
 
-class Law(Protocol):
+class LossLaw(Protocol):
     """Law of J with intervals; `steps` says whether J has given values, with none between them."""
 
     @property
@@ -39,7 +39,7 @@ class Law(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LossDistribution:
-    """The law of J: the one that value at risk and exceedance probabilities are read from.
+    """The law of J, from which value at risk and exceedance probabilities are read.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class LossDistribution:
     (24.0, 0.5)
     """
 
-    law: Law
+    law: LossLaw
 
     def cdf(self, loss: ArrayLike, return_std: bool = False) -> Any:
         """P(J ≤ loss), and its standard error if asked for."""

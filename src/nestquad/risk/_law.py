@@ -11,7 +11,12 @@ from scipy.special import betaincinv, gammaincinv, ndtr, ndtri
 from nestquad._typing import Array, Indices
 from nestquad.accuracy import replicate_errors
 from nestquad.functionals import WeightedSample
-from nestquad.methods.learned import Evidence, Pairs, draw_bias, draw_variances
+from nestquad.methods.learned import (
+    Evidence,
+    Pairs,
+    draw_bias,
+    draw_variances,
+)
 from nestquad.risk._targets import Targets
 
 
@@ -190,10 +195,18 @@ class LawSettings:
         on the scale of one.
     few
         Scenarios beyond a level from which their number is no error of its own, and pairs beyond a
-        threshold below which nothing is taken as decided by Ĵ there.
+        threshold, the fewest for which Ĵ may decide there.
     hidden
         Standard errors by the shape of J given Ĵ that noise hides, in units of what the visible
         shape changes: they are as large, with a margin for measures that are not linear in it.
+    lengths_of_theta, bins_of_theta
+        Scales of scores on which J − Ĵ varies with one coordinate of θ, and most bins of pairs.
+    degrees
+        Degrees of freedom of the scale of errors near a place, for a single coordinate: claims are
+        right on average, not at each place.
+    larger_bias_width
+        Scale of the prior of log(size of b / claimed size) above one for a single coordinate, where
+        no variance stands in for what the model does not claim.
     bias_width
         Scale of the Laplace prior of log(size of b / claimed size). A prior of 2 shrinks b towards
         zero: errors were a fifth larger on even seeds of `studies/risk`, at intervals .96 as wide.
@@ -206,6 +219,10 @@ class LawSettings:
     near: float = 0.15
     few: int = 20
     hidden: float = 1.5
+    lengths_of_theta: tuple[float, ...] = (0.05, 0.15, 0.5, 1.5)
+    bins_of_theta: int = 192
+    degrees: float = 4.0
+    larger_bias_width: float = 4.0
     bias_width: float = 0.5
 
 
@@ -221,8 +238,9 @@ class LawOfJ:
 
     Attributes
     ----------
-    s, z
-        Nodes of Ĵ, and normal scores of their ranks.
+    s, along, z
+        Ĵ at the nodes; the coordinate on which J − Ĵ depends, Ĵ itself or the only one of θ, in
+        order; and normal scores of its ranks.
     mass
         Probability of each node by replicate (R, n).
     b, v
@@ -235,13 +253,16 @@ class LawOfJ:
         Coordinates of θ, along which errors of Ĵ change sign; infinite for given scenarios: pairs
         tell of one each, and are no sample of others.
     pairs, n_learned
-        The evidence behind the correction, None where nothing is known, and the number of scenarios
+        The evidence behind the correction, None if unknown, and the number of scenarios
         behind Ĵ.
     trust
         Share (m,) of the variance of each pair's mean residual that is not noise.
+    by_theta
+        Whether `along` is the only coordinate of θ, of which J is a function.
     """
 
     s: Array
+    along: Array
     z: Array
     mass: Array
     b: Array
@@ -252,12 +273,25 @@ class LawOfJ:
     pairs: Pairs | None = field(default=None, repr=False)
     n_learned: int = 0
     trust: Array | None = field(default=None, repr=False)
+    by_theta: bool = False
     settings: LawSettings = DEFAULT
 
     @classmethod
-    def of_model(cls, s: Array, weights: Array, owner: Indices, dim: float, n: int = 0) -> LawOfJ:
-        """The law of Ĵ (M,) over dense θ with weights (M,), in replicates, without a correction."""
-        order = np.argsort(s, kind="stable")
+    def of_model(
+        cls,
+        s: Array,
+        weights: Array,
+        owner: Indices,
+        dim: float,
+        n: int = 0,
+        theta: Array | None = None,
+    ) -> LawOfJ:
+        """The law of Ĵ (M,) over dense θ with weights (M,), in replicates, without a correction.
+
+        `theta` (M,) is the coordinate of θ if it has only one. J given θ is then a number.
+        """
+        along = s if theta is None else theta
+        order = np.argsort(along, kind="stable")
         n_sets = int(owner.max()) + 1
         totals = np.bincount(owner, weights, n_sets)
         share = weights / totals[owner] / n_sets
@@ -266,19 +300,20 @@ class LawOfJ:
         z = ndtri(np.clip(rank, 1e-12, 1.0 - 1e-12))
         reach = float(np.abs(z).max()) * (1.0 + 1e-9)
         where = np.floor((z + reach) / (2.0 * reach) * DEFAULT.n_nodes).astype(np.intp)
-        if np.isinf(dim):  # each a node, with nothing between them
+        if np.isinf(dim):  # each a node, without values between them
             where[order] = np.arange(len(s))
         used, node = np.unique(where, return_inverse=True)
         cells = np.bincount(owner * len(used) + node, share * n_sets, n_sets * len(used))
         mass: Array = np.asarray(cells.reshape(n_sets, -1), dtype=np.float64)
         total = np.maximum(mass.mean(axis=0), 1e-300)
-        middle, score = (np.bincount(node, share * one) / total for one in (s, z))
+        middle, place, score = (np.bincount(node, share * one) / total for one in (s, along, z))
         none = np.zeros((1, len(used)))
-        return cls(middle, score, mass, none, none, node, dim=dim, n_learned=n)
+        found = cls(middle, place, score, mass, none, none, node, dim=dim, n_learned=n)
+        return replace(found, by_theta=theta is not None)
 
     @property
     def steps(self) -> bool:
-        """Whether J has given values, with nothing between them."""
+        """Whether J has given values, and none between them."""
         return bool(np.isinf(self.dim))
 
     @cached_property
@@ -307,10 +342,12 @@ class LawOfJ:
         return np.asarray(self.s + self.b[0])
 
     def evidence(self, pairs: Pairs) -> Evidence:
-        """Pairs by scenario, in bins of their Ĵ."""
+        """Pairs by scenario, in bins of their Ĵ, or of θ."""
         pairs = pairs.by_scenario()
         least = max(1e-12 * self.variance, 1e-300)
-        return Evidence(pairs, np.interp(pairs.s, self.s, self.z), least)
+        z = np.interp(pairs.s if pairs.along is None else pairs.along, self.along, self.z)
+        most = self.settings.bins_of_theta if self.by_theta else Evidence.most_bins
+        return Evidence(pairs, z, least, most)
 
     @cached_property
     def bootstrap(self) -> tuple[Array, Array]:
@@ -344,7 +381,7 @@ class LawOfJ:
     def _sample(self, k: int, rng: np.random.Generator, *, normal: bool = False) -> WeightedSample:
         """Values of J at each node under correction k, at points of a Kronecker sequence.
 
-        With `normal` J given Ĵ is normal, whatever pairs show of its shape.
+        With `normal` J given Ĵ is normal, for any shape of the pairs.
 
         The error of Ĵ does not average out over the θ at a level if these are few: it is all but
         orthogonal to cubics, so that it changes sign at least four times along a coordinate, and
@@ -374,7 +411,7 @@ class LawOfJ:
         return WeightedSample(j, weights)
 
     def measured(self, targets: Targets) -> tuple[Array, Array | None]:
-        """Measures (k,) of the loss, and posterior draws (K, k); None where nothing is known."""
+        """Measures (k,) of the loss, and posterior draws (K, k); None if unknown."""
         if self.pairs is None:
             return targets.values(self.center), None
         value, *each = (targets.values(sample) for sample in self.samples)
@@ -434,7 +471,7 @@ class LawOfJ:
         n, hits = self.n_learned, probability * self.n_learned
         if not n or hits >= self.settings.few:
             return np.zeros(n_draws)
-        beyond = np.interp(self.pairs.by_scenario().s, self.s, self.m) > c
+        beyond = np.interp(self.evidence(self.pairs).z, self.z, self.m) > c
         few = kind == "exceed" and (beyond != below).sum() < self.settings.few
         share = 1.0 if few else self.undecided(c, below)
         levels = np.random.default_rng(3).permutation((np.arange(n_draws) + 0.5) / n_draws)
@@ -448,16 +485,16 @@ class LawOfJ:
         tail = probability / np.maximum(1.0 + change / probability, 1e-12)
         return self.center.quantiles(np.clip(tail if below else 1.0 - tail, 0.0, 1.0)) - c
 
-    def interest(self, targets: Targets, s: Array) -> Array:
-        """Density of draws (M,) relative to the law, over dense Ĵ = s: where J matters.
+    def interest(self, targets: Targets) -> Array:
+        """Density of draws (n,) relative to the law at the nodes: where J matters.
 
         Neyman allocation (1934, On the two different aspects of the representative method): in
         proportion to the standard deviation of the indicator of a loss beyond the level, and to
         the size of residuals.
         """
         powers = np.array([[1.0 if kind == "spectral" else 0.5] for kind, _ in targets.keys])
-        shares = self.dependence(targets, s) ** powers * np.interp(s, self.s, self._sizes)
-        means = shares.mean(axis=1)
+        shares = self.dependence(targets) ** powers * self._sizes
+        means = shares @ self.weights
         return np.asarray((1.0 / np.where(means > 0, means, np.inf)) @ shares)
 
     @cached_property
@@ -469,23 +506,23 @@ class LawOfJ:
         square = seen.means((seen.pairs.r**2).mean(axis=1)) + seen.least
         return np.asarray(np.exp(0.5 * np.interp(self.z, seen.means(seen.z), np.log(square))))
 
-    def dependence(self, targets: Targets, s: Array) -> Array:
-        """Change (k, M) of each measure with J at Ĵ = s, but for a factor.
+    def dependence(self, targets: Targets) -> Array:
+        """Change (k, n) of each measure with J at the nodes, but for a factor.
 
         A quantile or a probability depends on J near its level, shortfall beyond it, a spectral
         measure by its weight, exposure everywhere. Near means within the error of Ĵ, or a few
         percent of its spread.
         """
         least = self.settings.near * float(np.sqrt(self.variance))
-        found = np.ones((len(targets.keys), len(s)))
+        found = np.ones((len(targets.keys), len(self.s)))
         for i, (kind, level) in enumerate(targets.keys):
             if kind == "spectral":
-                spectrum = targets.spectra[level]
-                score = np.interp(s, self.s, self.z)
-                found[i] = np.interp(ndtr(score), spectrum.levels, spectrum.density)
+                spectrum, order = targets.spectra[level], np.argsort(self.s, kind="stable")
+                levels = np.empty(len(order))
+                levels[order] = np.cumsum(self.weights[order]) - 0.5 * self.weights[order]
+                found[i] = np.interp(levels, spectrum.levels, spectrum.density)
             elif kind not in ("ee", "ene"):
                 chance = self._beyond(targets.place(self.center, kind, level), least)
-                chance = np.interp(s, self.s, chance)
                 found[i] = chance * (1.0 - chance) + (chance**2 if kind == "es" else 0.0)
         return found
 
@@ -510,9 +547,20 @@ class LawOfJ:
         return replace(self, b=self.b + b, v=self.v + v)
 
     def _drawn(self, seen: Evidence, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Mean and variance of the discrepancy: the best, and draws (1 + K, n)."""
-        b = draw_bias(self, seen, self.settings.n_draws, rng, self.settings.bias_width)
-        return b, draw_variances(self, seen, b[0], self.settings.n_draws, rng)
+        """Mean and variance of the discrepancy: the best, and draws (1 + K, n).
+
+        A function of the only coordinate of θ has all of J − Ĵ in its mean, whose error falls with
+        the pairs near a place like 1/√m; that of a variance falls like m^−1/4.
+        """
+        chosen, n = self.settings, self.settings.n_draws
+        if self.by_theta:
+            widths = chosen.bias_width, chosen.larger_bias_width
+            b = draw_bias(self, seen, n, rng, *widths, lengths=chosen.lengths_of_theta)
+            scale = np.sqrt(chosen.degrees / rng.chisquare(chosen.degrees, n))
+            b[1:] = b[0] + scale[:, None] * (b[1:] - b[0])
+            return b, np.full_like(b, seen.least)
+        b = draw_bias(self, seen, n, rng, chosen.bias_width)
+        return b, draw_variances(self, seen, b[0], n, rng)
 
     def corrected(
         self, pairs: Pairs, rng: np.random.Generator, values: Array | None = None

@@ -35,7 +35,7 @@ from nestquad.risk._targets import Targets, Weighting, part_of
 
 
 @dataclass(frozen=True)
-class Run:
+class RunLimits:
     """Limits of a run and how g is evaluated, as in :func:`nestquad.estimate`."""
 
     budget: int | None = None
@@ -50,7 +50,7 @@ class Run:
     store_check: bool = True
     started: float = field(default_factory=clock.now)
 
-    def checked(self, problem: object) -> Run:
+    def checked(self, problem: object) -> RunLimits:
         """With a budget as a number; refused without a limit, and for a problem with f."""
         if isinstance(problem, NestedExpectation) and (problem.f or problem.combine):
             given, advice = "one with f or combine", "Measures of risk stand in place of f."
@@ -166,7 +166,7 @@ def measure(
     >>> bool(abs(report.var[0.99].value - 2.3263) < 0.01)
     True
     """
-    run = Run(
+    run = RunLimits(
         budget, tol, rtol, rng, executor, store, progress, max_seconds, retries, store_check
     ).checked(problem)
     choice("certify", certify, (True, False))
@@ -208,7 +208,9 @@ def measure(
     patience = float(np.clip((max_seconds or 160.0) / 20.0, 1.0, 8.0)) if aimed else 1.0
     names_of_g = None if joint is not None else count
     members = tuple(groups.values())
-    method = TailSampling(targets, exposure, names_of_g, patience, members, memory, n_losses)
+    method = TailSampling(
+        targets, exposure, names_of_g, patience, members, memory, float(run.budget or 0), n_losses
+    )
     found, state = run.solve(whole, method)
     if store is not None and state.memory is not None:
         state.memory.save(store)
@@ -346,7 +348,11 @@ def _in_evaluations(found: Estimate, joint: TangentProblem) -> Estimate:
 
 
 def _tangents(
-    make_problem: Any, parameters: Mapping[str, Any], run: Run, spectral: object, stresses: object
+    make_problem: Any,
+    parameters: Mapping[str, Any],
+    run: RunLimits,
+    spectral: object,
+    stresses: object,
 ) -> TangentProblem:
     """The problem whose outputs are losses and then their derivatives."""
     if spectral is not None:
@@ -366,8 +372,8 @@ def _tangents(
 
 
 def _stressed(
-    problem: NestedExpectation, stresses: Mapping[str, ArrayLike], run: Run
-) -> tuple[dict[str, Stress], Run]:
+    problem: NestedExpectation, stresses: Mapping[str, ArrayLike], run: RunLimits
+) -> tuple[dict[str, Stress], RunLimits]:
     """J at stress scenarios, and the run with what is left of its budget."""
     check_evaluation(problem, run.executor, run.retries)
     points = stress_points(problem, stresses)
@@ -411,7 +417,7 @@ def _names(outputs: Any) -> list[str]:
 
 
 def _memory(prior: Any, problem: NestedExpectation) -> Memory:
-    """The memory of an earlier run whose laws have as many drivers."""
+    """The memory of an earlier run whose laws have equal numbers of drivers."""
     memory, law = Memory.of(prior), problem.outer_law
     dims = 0, 0
     if has_transports(problem) and not isinstance(law, Empirical):

@@ -38,15 +38,15 @@ class SamplingSettings:
         Shares of the evaluations: those to learn from (a lattice takes the power of two below), and
         the pairs by which models are weighed.
     fewest, start
-        Fewest evaluations, and those of the first turn towards a tolerance.
+        Fewest evaluations in all, and in the first turn towards a tolerance.
     fewest_pairs, most_choosing
         Fewest pairs of a turn, and most pairs that weigh models.
     everywhere
         Share of the pairs whose θ come from their law, wherever the answer is.
     numbers
-        Limit of time: numbers that may be computed for ĝ at all pairs, ten seconds.
+        Limit of time: numbers that may be computed for ĝ at all pairs, half a second.
     most_learning, most_pairs
-        Limits of memory: evaluations to learn from, and those of pairs.
+        Limits of memory: evaluations to learn from, and in pairs.
     pilot_replicates
         Sets of dense θ before there are pairs, which only show where these should be.
     """
@@ -58,7 +58,7 @@ class SamplingSettings:
     fewest_pairs: int = 16
     most_choosing: int = 256
     everywhere: float = 0.15
-    numbers: int = 1 << 30
+    numbers: int = 1 << 29
     most_learning: int = 1 << 20
     most_pairs: int = 1 << 22
     pilot_replicates: int = 4
@@ -146,6 +146,8 @@ class TailSampling(Method[RiskState]):
     """Outputs of portfolios, each a loss of its own beside the sum of all outputs."""
     memory: Memory | None = field(default=None, compare=False)
     """Values of an earlier run, which are control variates."""
+    evaluations: float = 0.0
+    """Those of the run, if they are limited."""
     n_losses: int | None = None
     """Leading outputs that are losses, if not all: others are averaged given the loss."""
 
@@ -184,7 +186,7 @@ class TailSampling(Method[RiskState]):
         hurried = goal.seconds is not None
         growing = goal.adaptive or hurried
         first = int(SETTINGS.learning * goal.budget) if goal.budget else SETTINGS.start
-        first = min(first, SETTINGS.most_learning)
+        first = min(first, SETTINGS.most_learning if growing else _enough(problem))
         if growing:
             first = min(first, SETTINGS.fewest if hurried else SETTINGS.start)
         if last is None:
@@ -290,8 +292,8 @@ class TailSampling(Method[RiskState]):
         dense = state.dense
         mass = dense.weights / dense.weights.sum()
         share = np.zeros(len(mass))
-        for c, law in enumerate(state.laws):
-            found = law.interest(self.targets, dense.j[:, c])
+        for law in state.laws:
+            found = law.interest(self.targets)[law.node]
             share += mass * found / max(float(mass @ found), 1e-300)
         share = share / share.sum() if share.any() else mass
         chance = SETTINGS.everywhere * mass + (1.0 - SETTINGS.everywhere) * share
@@ -395,35 +397,44 @@ class TailSampling(Method[RiskState]):
         return plan.corrected(seconds, n, total - n, total - before, fitted=fitted)
 
     def stacked(self, models: list[ModelOfJ], check: Check) -> StackedModel:
-        """Average of a lattice and a regression, weighted by residuals of the first pairs."""
-        regression = StackedModel.single(models[-1])
+        """Average of a lattice and a regression, weighted by residuals of the first pairs.
+
+        Regressions may give the control variates alone, or all: their cost at a pair is that of a
+        few terms, and a lattice takes all of its points.
+        """
         if len(models) < 2 or not len(check.values):
-            return regression
-        n, outputs = SETTINGS.most_choosing, check.values.shape[2]
-        stacked = StackedModel.of(models[0], models[1], check, n)
-        # The square of a bar falls with the number of pairs, of which a regression affords more.
-        most = SETTINGS.pairs_for_points * models[0].n_points
-        scores = [
-            student_score(model.residuals(check)[:n].reshape(-1, outputs)).sum()
-            - 0.5 * outputs * np.log(min(self._affordable(model, check), most))
-            for model in (stacked, regression)
-        ]
-        return stacked if scores[0] <= scores[1] else regression
+            return StackedModel.single(models[-1])
+        check, last = check.first(SETTINGS.most_choosing), len(models) - 1
+        outputs = check.values.shape[2]
+
+        def score(model: StackedModel) -> float:
+            # The square of a bar falls with the number of pairs, of which regressions afford more.
+            n = models[0].n_points
+            most = max(SETTINGS.pairs_for_points * n, self.evaluations - n)
+            size = 0.5 * outputs * np.log(min(self._affordable(model, check), most))
+            return float(student_score(model.residuals(check).reshape(-1, outputs)).sum() - size)
+
+        lattice, cheap = (0, last), (last - 1, last)
+        ways = {(lattice, lattice), (lattice, cheap), (cheap, cheap)}
+        found = (StackedModel.of(tuple(models), *way, check) for way in sorted(ways))
+        return min(found, key=score)
 
     def unused_pairs(self, state: RiskState) -> Pairs | None:
         """Pairs of the sum that had no part in the choice of its model."""
         pairs = state.laws[0].pairs
-        if pairs is None:
-            return None
-        rest = slice(SETTINGS.most_choosing if len(state.models) > 1 else 0, None)
-        return Pairs(pairs.s[rest], pairs.r[rest], pairs.weights[rest], pairs.expected[rest])
+        several = len(state.models) > 1
+        return pairs and pairs.after(SETTINGS.most_choosing if several else 0)
 
     def _affordable(self, model: StackedModel, draws: Check) -> float:
-        """Evaluations of pairs within the limit of time: ĝ may cost a sum over all points."""
-        if model.is_only(RegressionModel):
-            return SETTINGS.most_pairs
-        each = model.n_points * (model.dim + draws.inner.shape[2])
-        return float(min(SETTINGS.numbers * self.patience / each, SETTINGS.most_pairs))
+        """Evaluations of pairs within the limit of time: a lattice sums over all its points."""
+        # Two x share the Ĵ of their θ.
+        each = sum(
+            one.n_points * (one.dim + draws.inner.shape[2] if inner.any() else 0.5 * one.dim)
+            for one, inner in zip(model.models, model.inner, strict=True)
+            if not isinstance(one, RegressionModel)
+        )
+        numbers = SETTINGS.numbers * self.patience
+        return float(min(numbers / max(each, 1.0), SETTINGS.most_pairs))
 
     def _estimate(
         self,
@@ -436,7 +447,10 @@ class TailSampling(Method[RiskState]):
         assert dense.owner is not None
         which = state.scenarios.which(state.draws.uniform)
         dim = state.model.dim if which is None else np.inf
-        laws = [LawOfJ.of_model(s, dense.weights, dense.owner, dim, len(raw)) for s in dense.j.T]
+        theta = dense.uniform[:, 0] if dim == 1 else None
+        laws = [
+            LawOfJ.of_model(s, dense.weights, dense.owner, dim, len(raw), theta) for s in dense.j.T
+        ]
         notes: list[str] = []
         constant = np.ptp(self.lines(raw[:, 0].reshape(len(raw), -1)), axis=0) == 0
         if state.n_pairs:
@@ -485,13 +499,22 @@ class TailSampling(Method[RiskState]):
         s, r, expected = model.means(draws), model.residuals(draws), model.variances(draws)
         for c, law in enumerate(laws):
             node = same if which is None else law.node[which]
-            pairs = Pairs(s[:, c], r[:, :, c], draws.weights, expected[:, c], node)
+            along = draws.uniform[:, 0] if law.by_theta else None
+            pairs = Pairs(s[:, c], r[:, :, c], draws.weights, expected[:, c], node, along=along)
             rng = stream.generator()  # the same for all: errors of dates go together
             law = law.corrected(pairs, rng, values=draws.values[:, :, c])
             if replayed is not None:
                 law = law.shifted(replayed.evidence(s[:, c], c, same, self.lines), rng)
             found.append(law)
         return found
+
+
+def _enough(problem: NestedExpectation) -> int:
+    """Points of a lattice beyond which its pairs take too long: evaluations serve better there."""
+    if not has_transports(problem):
+        return RIDGE_POINTS
+    dim = problem.outer_law.base_dim + problem.inner_base_dim
+    return max(RIDGE_POINTS, int((SETTINGS.numbers / (SETTINGS.pairs_for_points * dim)) ** 0.5))
 
 
 def _name(model: StackedModel) -> str:
@@ -501,7 +524,7 @@ def _name(model: StackedModel) -> str:
 def _combined(
     measured: Sequence[tuple[Array, Array | None]], problem: NestedExpectation, **fields: Any
 ) -> Estimate:
-    """The measures of all losses as one estimate; those without draws have infinite errors."""
+    """The measures of all losses as one estimate; infinite errors without draws."""
     value = np.concatenate([best for best, _ in measured])
     known = [draws for _, draws in measured if draws is not None]
     if len(known) == len(measured):

@@ -50,7 +50,7 @@ class Memory:
     """Values of an earlier loss at points of a lattice and at pairs, as functions of uniforms.
 
     With h the earlier loss and its predicted change, J = E[h | θ] + E[g − h | θ]. The law of the
-    first is learned from all earlier values, whatever they are worth; the second from g at some of
+    first is learned from all earlier values, good or bad; the second from g at some of
     the earlier pairs, where g − h has little noise if little has changed.
 
     Attributes
@@ -71,7 +71,7 @@ class Memory:
         return self.draws.uniform.shape[1], self.draws.inner.shape[2]
 
     def plan(self, goal: Goal, spent: int) -> Design | None:
-        """Earlier pairs: a few to see whether their values help, then as many as asked."""
+        """Earlier pairs: a few to see whether their values help, then the number asked for."""
         most = 2 * len(self.draws.weights)
         n = float(goal.budget or most)
         if not spent:
@@ -101,7 +101,7 @@ class Memory:
         )
 
     def evaluations(self, evaluator: Evaluator, scalar: bool) -> Evaluations:
-        """The values as those of a design, of one output or several."""
+        """The values of a design, of one output or several."""
         raw = self.raw[:, None, 0] if scalar else self.raw[:, None]
         return KnownValues(evaluator, Design((self.grid,)), raw)
 
@@ -186,10 +186,12 @@ class Replayed:
         """Residuals of a loss at the pairs that were evaluated again, with Ĵ = s at all pairs."""
         m, r = len(self.residuals), lines(self.residuals)[:, :, line]
         expected = lines(self.claimed)[:, line] ** 2
-        return Pairs(s[:m], r, self.memory.draws.weights[:m], expected, same[:m])
+        draws = self.memory.draws
+        along = draws.uniform[:m, 0] if draws.uniform.shape[1] == 1 else None
+        return Pairs(s[:m], r, draws.weights[:m], expected, same[:m], along=along)
 
     def verdict(self, by_model: Array, lines: Lines) -> tuple[bool, str]:
-        """Whether earlier values help beside a model with residuals (m, 2), and a note on it."""
+        """Whether earlier values help a model with residuals (m, 2), and a note on it."""
         unexplained = float((lines(self.residuals)[..., 0] ** 2).mean())
         helps = unexplained <= REPLAY.helpful * float((by_model**2).mean())
         total = float(lines(self.memory.draws.values)[..., 0].var())

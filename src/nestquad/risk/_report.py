@@ -68,7 +68,7 @@ class Source:
         return type(None), ()
 
     def of_outputs(self, groups: Sequence[Sequence[int]]) -> Source:
-        """The analysis of other sums of outputs, beside that of all."""
+        """The analysis of other sums of outputs."""
         method = replace(self.method, groups=tuple(map(tuple, groups)))
         turn = method.analyze(self.state.evaluations)
         return replace(self, method=method, state=turn.state, estimate=turn.estimate)

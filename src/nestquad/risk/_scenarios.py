@@ -123,7 +123,7 @@ class Scenarios(ABC):
     def ridge(self, points: Array, values: Array, dim: int, weights: Array | None) -> ModelOfJ:
         """Polynomials of low degree in scores of θ, and of x as control variates.
 
-        Points (n, d) are uniforms, the first `dim` coordinates those of θ. A ridge shrinks all
+        Points (n, d) are uniforms, the first `dim` coordinates drive θ. A ridge shrinks all
         terms alike: the fewer degrees, the less noise, if they explain g as well.
         """
         scales, d = scale_of(values), points.shape[1]
@@ -189,8 +189,25 @@ class LawScenarios(Scenarios):
             known = KnownValues(evaluations.evaluator, evaluations.design, summed)
             joint = JointLattice().fit(known, None).model
             assert isinstance(joint, JointModel)
-            found.insert(0, joint)
+            found = [joint, self._trend(joint), *found]
         return found
+
+    def _trend(self, joint: JointModel) -> ModelOfJ:
+        """The sparse polynomials of a joint model, without the processes of their residuals."""
+        data, fits = joint.data, [one.fit for one in joint.outputs]
+        n = len(fits[0].residuals)
+        return RegressionModel(
+            tuple(
+                Regression(one.fit, one.fit.coefficients, "identity", joint.dim, one.scale)
+                for one in joint.outputs
+            ),
+            data.uniform[:n],
+            data.values[:n],
+            joint.table.first(n),
+            joint.dim,
+            self.stream.child(4),
+            data.weights[:n],
+        )
 
     def dense(self, model: StackedModel, n: int, stream: Stream) -> DenseSet:
         affordable = (_NUMBERS // (n * max(model.cost, 1))).bit_length() - 1
@@ -229,7 +246,7 @@ class GivenScenarios(Scenarios):
         if not isinstance(law, Empirical):
             theta = law.sample(_CLOUD, self.stream.child(3).generator())
             return theta, np.full(_CLOUD, 1.0 / _CLOUD), theta
-        # By the one uniform that drives the law.
+        # By the only uniform that drives the law.
         middle, there = np.cumsum(law.weights) - 0.5 * law.weights, law.weights > 0
         theta, first, which = np.unique(
             law.samples[there], axis=0, return_index=True, return_inverse=True
@@ -310,7 +327,7 @@ def scenarios_of(problem: NestedExpectation, stream: Stream) -> Scenarios:
 def _quadratic(d: int, dim: int) -> list[tuple[tuple[int, int], ...]]:
     """Terms of degree two: all of the first `dim` of d coordinates, none that mix the others.
 
-    Options on correlated assets need products of drivers of θ, more than those of x.
+    Options on correlated assets need products of drivers of θ, more than of x.
     """
     alone = [((k, degree),) for degree in (1, 2) for k in range(d)]
     products = [((k, 1), (m, 1)) for k in range(dim) for m in range(k + 1, dim)]

@@ -54,28 +54,37 @@ class StackedModel:
         return cls((model,), np.ones((1, 1)), np.ones((1, 1)))
 
     @classmethod
-    def of(cls, first: ModelOfJ, second: ModelOfJ, check: Check, n: int) -> StackedModel:
-        """Average of two models by the first n pairs of a check.
+    def of(
+        cls,
+        models: tuple[ModelOfJ, ...],
+        mean: tuple[int, int],
+        control: tuple[int, int],
+        check: Check,
+    ) -> StackedModel:
+        """Average of two models in Ĵ, and of two as control variates, by the pairs of a check.
 
         Differences of the residuals of a pair are free of errors of Ĵ and choose the weights of
-        control variates; with these, means of pairs choose those in Ĵ. Breiman (1996), Stacked
+        control variates; with these, means of pairs choose controls in Ĵ. Breiman (1996), Stacked
         regressions, with the log score of a Student law (Yao and others 2018, Using stacking to
         average Bayesian predictive distributions).
         """
-        grid, models = np.array(DEFAULT.weights), (first, second)
+        grid = np.array(DEFAULT.weights)
 
-        def best(one: Array, other: Array) -> Array:
+        def best(which: tuple[int, int], one: Array, other: Array) -> Array:
             scores = [student_score(w * one + (1.0 - w) * other) for w in grid]
-            w = grid[np.argmin(scores, axis=0)]
-            return np.stack([w, 1.0 - w])
+            found = np.zeros((len(models), one.shape[1]))
+            found[which[0]] = grid[np.argmin(scores, axis=0)]
+            found[which[1]] = 1.0 - found[which[0]]
+            return found
 
-        residuals = [check.residuals(model)[:n] for model in models]
-        means = [check.means(model)[:n] for model in models]
-        inner = best(*(r[:, 0] - r[:, 1] for r in residuals))
-        observed = (inner[:, None] * (np.mean(residuals, axis=2) + means)).sum(axis=0)
-        weights = best(observed - means[0], observed - means[1])
-        alone = (weights[0] == 1.0).all() and (inner[0] == 1.0).all()
-        return cls.single(first) if alone else cls(models, weights, inner)
+        residuals = {i: check.residuals(models[i]) for i in control}
+        inner = best(control, *(r[:, 0] - r[:, 1] for r in residuals.values()))
+        observed = sum(
+            inner[i] * (r.mean(axis=1) + check.means(models[i])) for i, r in residuals.items()
+        )
+        weights = best(mean, *(observed - check.means(models[i]) for i in mean))
+        used = np.flatnonzero((weights + inner).any(axis=1))
+        return cls(tuple(models[i] for i in used), weights[used], inner[used])
 
     def is_same(self, other: StackedModel) -> bool:
         """Whether it is an average of the same models with the same weights."""
@@ -83,8 +92,8 @@ class StackedModel:
         return self.models == other.models and weights and np.array_equal(self.inner, other.inner)
 
     def is_only(self, kind: type[ModelOfJ]) -> bool:
-        """Whether it is a single model of a kind."""
-        return len(self.models) == 1 and isinstance(self.models[0], kind)
+        """Whether all of its models are of a kind."""
+        return all(isinstance(one, kind) for one in self.models)
 
     @property
     def dim(self) -> int:
@@ -128,9 +137,9 @@ class StackedModel:
         """Description of the fits; sentences under ``"notes"``."""
         notes = [str(note) for model in self.models for note in model.describe()["notes"]]
         if len(self.models) > 1:
-            both = zip(self.weights[0], self.inner[0], strict=True)
-            shares = ", ".join(f"{a:.0%} in J and {b:.0%} in x" for a, b in both)
-            notes.append(f"average; weight of the first model: {shares}")
+            both = zip(self.weights[:, 0], self.inner[:, 0], strict=True)
+            shares = "; ".join(f"{a:.0%} in J and {b:.0%} in x" for a, b in both)
+            notes.append(f"average; weights: {shares}")
         return {"notes": notes}
 
     def replicates(self, n: int, log2_size: int, stream: Stream) -> Iterator[DenseSet]:

@@ -47,7 +47,7 @@ class TableSettings:
     shows
         Share of noise beyond which the shape of J is hidden.
     fewest_beyond, hits
-        Scenarios beyond a quantile below which nothing is known of it (at 95 %, three are expected
+        Scenarios beyond a quantile below which it is unknown (at 95 %, three are expected
         where none was seen), and those from which on a probability has an error of its own.
     repeats
         Repeated draws below which a bootstrap of scenarios does not show the error of their
@@ -58,7 +58,7 @@ class TableSettings:
     max_degree, max_terms
         Polynomials in normal scores of the factors: up to this degree, as far as there is room.
     fewest_pairs
-        Scenarios with two draws or more, below which pairs show nothing.
+        Scenarios with two draws or more, below which pairs are uninformative.
     n_splits
         Splits of the scenarios into two halves, by which errors of fits are measured.
     heaviest
@@ -151,7 +151,7 @@ def from_table(
     seed, n = int(generator(rng).integers(1 << 62)), int(group.max()) + 1
     fields: dict[str, Any] = {"problem": name, "n_evaluations": len(group), "n_outer": n}
     fields |= {"n_inner": round(len(group) / n), "method": "nested simulation"}
-    contributions, law = None, Table.of(group, values, seed)
+    contributions, law = None, NestedTable.of(group, values, seed)
     if names:
         by_factors = FactorTable.of(group, values.sum(axis=1), _by_scenario(z, names, group))
         learned = by_factors.law(seed)
@@ -186,7 +186,7 @@ def _factor_notes(law: LawOfJ, names: Sequence[str], n: int) -> list[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class NestedTable:
     """Scenarios of a nested simulation: the law of J that its measures are read from.
 
     Attributes
@@ -209,7 +209,7 @@ class Table:
     steps: bool = True
 
     @classmethod
-    def of(cls, group: Indices, values: Array, seed: int) -> Table:
+    def of(cls, group: Indices, values: Array, seed: int) -> NestedTable:
         count = np.bincount(group).astype(float)
         means = np.stack([np.bincount(group, one) / count for one in values.T], axis=1)
         away = values - means[group]
@@ -252,7 +252,7 @@ class Table:
         total, noise_total = away.sum(axis=1), np.maximum(noise.sum(axis=1), 0.0)
         seen, hidden = w @ total**2 / w.sum(), w @ noise_total / w.sum()
         left = max(float(seen - hidden), 0.0)
-        if left == 0:  # nothing is seen of J, and nothing of how outputs vary with it
+        if left == 0:  # J is not seen, nor how outputs vary with it
             p = len(center)
             return Moved(np.tile(center, (len(w), 1)), w, np.full(p, 1.0 / p), 1.0 * (seen > 0))
         whole = left + noise_total
@@ -461,7 +461,7 @@ def _unseen(targets: Targets, value: Array, raw: Moved, n: int) -> Array:
     return out
 
 
-def _notes(targets: Targets, table: Table, n: int) -> list[str]:
+def _notes(targets: Targets, table: NestedTable, n: int) -> list[str]:
     noise = table.moved().noise
     notes = [f"noise of the inner draws is {noise:.0%} of the variance of scenario means"]
     if not table.varies:
@@ -471,7 +471,7 @@ def _notes(targets: Targets, table: Table, n: int) -> list[str]:
             f"few repeated draws ({table.repeats}) tell little of the noise of x, and intervals "
             "are wide: a second draw in more scenarios would help most"
         )
-    # Means of k draws have a skewness that the move keeps, and J another: it shows beside noise.
+    # Means of k draws have a skewness that the move keeps, and J another: it shows above the noise.
     if noise > SETTINGS.shows and abs(table.skewness) > 1.0:
         notes.append(
             f"scenario means are skewed ({table.skewness:.1f}), and noise hides the shape of the "
@@ -527,7 +527,7 @@ def predict_losses(factors: Array, means: Array, count: Array, seed: int, n_term
 
 
 def choose_terms(factors: Array, means: Array, count: Array) -> int:
-    """Number of terms with the smallest leave-one-out residuals, those of a whole degree."""
+    """Number of terms with the smallest leave-one-out residuals, of a whole degree."""
     n, dim = factors.shape
     uniform, means = (rankdata(factors, axis=0) - 0.5) / n, means / scale_of(means[:, None])
     degrees = range(1, SETTINGS.max_degree + 1)
@@ -612,7 +612,7 @@ class FactorTable:
     def _half_samples(self, targets: Targets, seed: int) -> Array:
         """Measures (H, k) by halves of the scenarios, each with a fit of its own.
 
-        Their mean square distance to those of all scenarios is the variance of these (McCarthy
+        Their mean square distance to measures of all scenarios is the variance of these (McCarthy
         1969, Pseudo-replication: half samples).
         """
         rng, n, few = np.random.default_rng(seed + 4), len(self.count), replace(LAW, n_draws=1)
@@ -625,7 +625,7 @@ class FactorTable:
 
 
 def _unmet(law: LawOfJ, targets: Targets) -> Array:
-    """Standard errors (k,) of measures for residuals larger than those that pairs have met.
+    """Standard errors (k,) of measures for residuals larger than in any pair.
 
     The mean of a tail of index α beyond a bound is α/(α − 1) times the bound: one residual beyond
     the largest near a level is larger by 1/(α − 1) of it.
@@ -633,7 +633,8 @@ def _unmet(law: LawOfJ, targets: Targets) -> Array:
     assert law.pairs is not None
     pairs = law.pairs
     rest = pairs.r.mean(axis=1) - np.interp(pairs.s, law.s, law.b[0])
-    share = law.dependence(targets, pairs.s)
+    near = np.clip(np.searchsorted(law.s, pairs.s), 0, len(law.s) - 1)
+    share = law.dependence(targets)[:, near]
     share = share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
     # Lower limit of α: Hill's 1/α has a standard error of a quarter for 16 residuals.
     alpha = max(tail_index(rest[:, None]) / 1.5, SETTINGS.heaviest)

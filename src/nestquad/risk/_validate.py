@@ -1,4 +1,4 @@
-"""Validation of a proxy: measures of the corrected law of the loss beside those of the proxy."""
+"""Validation of a proxy: measures of the corrected law of the loss and of the proxy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, plain
 from nestquad.risk._distribution import LossDistribution
 from nestquad.risk._law import LawOfJ
-from nestquad.risk._measure import Run
+from nestquad.risk._measure import RunLimits
 from nestquad.risk._method import TailSampling
 from nestquad.risk._report import RiskReport
 from nestquad.risk._rows import cells_of
@@ -73,7 +73,7 @@ class ProxySampling(TailSampling):
 
 @dataclass(frozen=True, eq=False)
 class ValidationReport(RiskReport):
-    """Measures of the risk of J beside those of a proxy, with a verdict.
+    """Measures of the risk of J and of a proxy, with a verdict.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class ValidationReport(RiskReport):
         return " ".join(sentences)
 
     def worst(self, n: int = 10) -> Any:
-        """The n scenarios with the largest errors of those drawn, each with its error."""
+        """The n scenarios drawn with the largest errors, each with its error."""
         assert self.diagnosis is not None
         return self.diagnosis.worst(n)
 
@@ -187,7 +187,7 @@ def validate(
 
     Pairs of fresh draws show the mean and the variance of J given the proxy, which correct the law
     of its predictions; where a model learned from the other evaluations is nearer to J at these
-    pairs, its law is corrected. The corrected measures stand beside those of the proxy alone.
+    pairs, its law is corrected. The corrected measures stand next to the proxy's.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def validate(
     Returns
     -------
     ValidationReport
-        Corrected measures beside those of the proxy, with a verdict in words.
+        Corrected measures and the proxy's, with a verdict in words.
 
     Examples
     --------
@@ -221,11 +221,11 @@ def validate(
     """
     if not isinstance(problem, NestedExpectation):
         raise InputError("problem", type(problem).__name__, "a nq.NestedExpectation")
-    known = {one.name for one in fields(Run)} - {"started"}
+    known = {one.name for one in fields(RunLimits)} - {"started"}
     for name in run:
         if name not in known:
             raise unknown_name("risk.validate", name, known)
-    limits = Run(**run).checked(problem)
+    limits = RunLimits(**run).checked(problem)
     targets = Targets.of(var, es, exceed)
     law, random = problem.outer_law, np.random.default_rng(0)
     theta = law.sample(8, random) if not law.has_transport else None

@@ -95,7 +95,7 @@ class Split:
 
     @cached_property
     def inner(self) -> Any:
-        """The law of the unknown ones: one law where the known say nothing, else a function."""
+        """The law of the unknown: one law if independent of the known, else a function."""
         if not self._gaussian_at(known=False) or not np.any(self._regression[1]):
             return self.given(None)
         return self.given
@@ -223,7 +223,7 @@ def _correlate(
 
 
 def _normal(mean: Array, cov: Array) -> Law:
-    """A normal law, with standard deviations alone where nothing is correlated."""
+    """A normal law, with standard deviations alone without correlations."""
     variances = np.diagonal(cov)
     if np.array_equal(cov, np.diag(variances)) and (variances > 0).all():
         return Normal(mean, sd=np.sqrt(variances))
@@ -242,7 +242,7 @@ class Model:
     ----------
     parameters
         From names to laws: laws of nestquad, or frozen ``scipy.stats`` distributions. A tuple of
-        names has a law of as many coordinates.
+        names has a law of equal dimension.
     net_benefit
         A function of a mapping from names to arrays, which broadcast against each other; returns
         the net benefits of all options, as a tuple of arrays or along a last axis.
@@ -613,7 +613,7 @@ def _summary(means: Array) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class TableSettings:
+class SimulatedTableSettings:
     """Runs of a model in tables for regression."""
 
     # Runs of the first table towards a tolerance or a time, of a table without either, and at most.
@@ -624,7 +624,7 @@ class TableSettings:
     reserve: float = 1.2
 
 
-TABLES = TableSettings()
+TABLES = SimulatedTableSettings()
 
 
 @dataclass(frozen=True)

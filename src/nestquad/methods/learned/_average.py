@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nestquad import limits
 from nestquad._typing import Array
 from nestquad.accuracy import propagated, replicate_errors, size_of
 from nestquad.clock import tick
@@ -31,11 +30,16 @@ class AverageSettings:
     share
         Share of the standard deviation of the posterior at which an average is accurate enough:
         answers are often more accurate than their posteriors claim.
+    numbers, log2_size
+        Numbers that the first average computes, a part of a second, and base-2 logarithm of its
+        largest lattices.
     """
 
     replicates: int = 16
     log2_first: int = 10
     share: float = 0.05
+    numbers: int = 1 << 24
+    log2_size: int = 16
 
 
 AVERAGE = AverageSettings()
@@ -80,8 +84,8 @@ class DenseAverage:
 
     def affordable(self, model: ModelOfJ) -> int:
         """Base-2 logarithm of the θ of a lattice that half a second allows."""
-        log2_size = (limits.AVERAGE_NUMBERS // (AVERAGE.replicates * model.cost)).bit_length() - 1
-        return max(min(log2_size, limits.AVERAGE_LOG2_SIZE), AVERAGE.log2_first)
+        log2_size = (AVERAGE.numbers // (AVERAGE.replicates * model.cost)).bit_length() - 1
+        return max(min(log2_size, AVERAGE.log2_size), AVERAGE.log2_first)
 
     def by_replicate(self, model: ModelOfJ, log2_size: int) -> Array:
         """The q expectations by each lattice, (R, q)."""

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 import nestquad.methods.learned._posterior as _posterior
-from nestquad import limits
 from nestquad._typing import Array
 from nestquad.accuracy import finite_average, order_near, size_of
 from nestquad.errors import EvaluationError, InputError
@@ -29,7 +28,7 @@ from nestquad.methods.learned._posterior import (
     Functional,
     FunctionalDraws,
     PathEffects,
-    Posterior,
+    PosteriorOfJ,
     shape_errors,
 )
 from nestquad.points import Stream
@@ -50,15 +49,23 @@ class LearningSettings:
         Share of the evaluations that are fresh draws: 8 to 17 % did as well in the prototype.
     most_draws, fewest_draws
         Largest and smallest number of fresh draws: 256 pairs show a variance to 9 %, and eight
-        show next to nothing.
+        show very little.
     unlearned
         Share of the variance of J beyond which a note says that J is hardly learned.
+    pair_numbers, enough_draws
+        Predictions at fresh draws by all points of a fit, a part of a second, and the number of
+        fresh draws that is worth any time.
+    log2_size
+        Base-2 logarithm of the largest lattice of θ towards a tolerance.
     """
 
     share: float = 0.14
     most_draws: int = 512
     fewest_draws: int = 16
     unlearned: float = 0.5
+    pair_numbers: int = 1 << 27
+    enough_draws: int = 64
+    log2_size: int = 22
 
 
 LEARNING = LearningSettings()
@@ -118,7 +125,7 @@ class Learned(Generic[M]):
 
 
 @dataclass(frozen=True, eq=False)
-class Answer(Generic[M]):
+class LearnedAnswer(Generic[M]):
     """Answer of one model.
 
     Attributes
@@ -217,9 +224,9 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         assert isinstance(last.design, LearnedDesign)
         average = DenseAverage(problem, last.state.scalar, goal.stream)
         present = last.design.log2_theta or average.affordable(last.state.model)
-        if present >= limits.LARGEST_LOG2_SIZE:
+        if present >= LEARNING.log2_size:
             return None
-        return replace(last.design, log2_theta=min(present + 2, limits.LARGEST_LOG2_SIZE))
+        return replace(last.design, log2_theta=min(present + 2, LEARNING.log2_size))
 
     def checked(
         self,
@@ -331,7 +338,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         check: Check | None,
         stream: Stream,
         log2_theta: int,
-    ) -> Answer[M]:
+    ) -> LearnedAnswer[M]:
         """The answer of the model, with at most 2^`log2_theta` θ in each dense average."""
         average = self.average(problem, fit.scalar, stream)
         average = replace(average, log2_theta=log2_theta, computed=fit.dense)
@@ -340,7 +347,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
 
 def _answer(
     average: DenseAverage, model: M, check: Check | None, calibrations: dict[M, Calibration]
-) -> Answer[M]:
+) -> LearnedAnswer[M]:
     """Average of f(Ĵ) and draws of the answer: posterior of J, dense average, unseen events.
 
     `calibrations` keeps calibrations, which do not depend on the check, for the next turn.
@@ -363,8 +370,8 @@ def _answer(
     if model not in calibrations:
         effects = PathEffects(model, functional, _posterior.DEFAULT)
         calibrations[model] = effects.calibration(average.stream.child(9).generator())
-    posterior = Posterior(model, check, rng, _posterior.DEFAULT)
-    drawn = posterior.draws(functional, calibrations[model], by_shape)
+    posterior = PosteriorOfJ(model, check, rng, _posterior.DEFAULT)
+    drawn = posterior.draws(functional, calibrations[model], by_shape, crossed=order > 0)
     by_replicate = average.of(model, drawn.sd)
     answers = by_replicate.mean(axis=0)
     others = {
@@ -391,7 +398,7 @@ def complete_answer(
     drawn: FunctionalDraws,
     others: dict[str, Array],
     rng: np.random.Generator,
-) -> Answer[M]:
+) -> LearnedAnswer[M]:
     """Answer from draws of the posterior and directions (k, m) of all other errors."""
     deviations = np.sqrt(sum((one**2).sum(axis=1) for one in others.values()))
     value = average.final(answers)
@@ -401,14 +408,14 @@ def complete_answer(
     draws = value + drawn.values + noise * rng.standard_normal(drawn.values.shape)
     value = value + drawn.correction
     parts = {"posterior": drawn.sd, **{name: size_of(one) for name, one in others.items()}}
-    return Answer(model, average, answers, value, draws, parts, drawn.rate)
+    return LearnedAnswer(model, average, answers, value, draws, parts, drawn.rate)
 
 
 def most_draws(problem: NestedExpectation, n: float) -> int:
     """Largest number of fresh draws for n evaluations, within the time they take."""
     dim = problem.outer_law.base_dim + problem.inner_base_dim
     return int(
-        np.clip(limits.PAIR_NUMBERS / max(n * dim, 1), limits.ENOUGH_PAIRS, LEARNING.most_draws)
+        np.clip(LEARNING.pair_numbers / max(n * dim, 1), LEARNING.enough_draws, LEARNING.most_draws)
     )
 
 
@@ -418,7 +425,7 @@ def n_draws(problem: NestedExpectation, n: float) -> int:
     return wanted - wanted % 2 if wanted >= LEARNING.fewest_draws else 0
 
 
-def _described(found: Answer[Any], check: Check | None) -> dict[str, Any]:
+def _described(found: LearnedAnswer[Any], check: Check | None) -> dict[str, Any]:
     """Description of the model and of the check."""
     about: dict[str, Any] = found.model.describe()
     if check is None:

@@ -14,7 +14,6 @@ from itertools import product
 from typing import Protocol
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, cholesky
 from scipy.special import ndtri
 
 from nestquad._typing import Array, Indices
@@ -29,6 +28,8 @@ class DiscrepancySettings:
     places
         Places in normal scores at which the bias is drawn, with lines between them: with half of
         them the chord of a convex bias leaves the data in the tails.
+    bias_lengths
+        Scales of scores on which the bias varies.
     pairs_a_bin, most_bins
         Pairs of a bin, which show its variance to a third, and the largest number of bins.
     variance_width
@@ -45,6 +46,7 @@ class DiscrepancySettings:
     """
 
     places: int = 49
+    bias_lengths: tuple[float, ...] = (0.7, 2.0)
     pairs_a_bin: int = 16
     most_bins: int = 48
     variance_width: float = 1.0
@@ -107,7 +109,8 @@ class Pairs:
 
     `expected` are squares of errors of Ĵ that are expected beforehand. `node` says which scenario
     it is, as several pairs may have the same; `count` says how many residuals each of a pair is the
-    mean of. Shapes: s = Ĵ (m,), r (m, 2), all others (m,).
+    mean of. `along` is the coordinate on which J − Ĵ depends; None if that is Ĵ. Shapes: s = Ĵ
+    (m,), r (m, 2), all others (m,).
     """
 
     s: Array
@@ -116,6 +119,13 @@ class Pairs:
     expected: Array
     node: Indices | None = None
     count: Array | None = None
+    along: Array | None = None
+
+    def after(self, n: int) -> Pairs:
+        """All but the first n pairs."""
+        along = None if self.along is None else self.along[n:]
+        known = self.s[n:], self.r[n:], self.weights[n:], self.expected[n:]
+        return Pairs(*known, along=along)
 
     def by_scenario(self) -> Pairs:
         """One pair for each scenario, of the means of its draws.
@@ -128,7 +138,8 @@ class Pairs:
         weights: Array = np.bincount(self.node, self.weights)[node].astype(float)
         count = np.bincount(self.node)[node].astype(float)
         r = self.mean_of(self.r)
-        return Pairs(self.s[first], r, weights, self.expected[first], node, count)
+        along = None if self.along is None else self.along[first]
+        return Pairs(self.s[first], r, weights, self.expected[first], node, count, along)
 
     def mean_of(self, values: Array) -> Array:
         """Means by scenario of values (m, ·)."""
@@ -150,12 +161,13 @@ class Evidence:
     pairs: Pairs
     z: Array
     least: float
+    most_bins: int = DISCREPANCY.most_bins
 
     @cached_property
     def bins(self) -> Indices:
         n = len(self.z)
         found = np.empty(n, dtype=np.intp)
-        count = int(np.clip(n // DISCREPANCY.pairs_a_bin, 2, DISCREPANCY.most_bins))
+        count = int(np.clip(n // DISCREPANCY.pairs_a_bin, 2, self.most_bins))
         found[np.argsort(self.z, kind="stable")] = np.arange(n) * count // n
         return found
 
@@ -202,44 +214,56 @@ def draw_bias(
     n_draws: int,
     rng: np.random.Generator,
     width: float = 2.0,
+    larger: float | None = None,
+    lengths: tuple[float, ...] = DISCREPANCY.bias_lengths,
 ) -> Array:
     """b at the nodes, (1 + K, n): a Gaussian process over scores, constant plus smooth.
 
     Its size and scale are averaged over their posterior; where residuals show no bias, it vanishes.
     The prior is of the size of the error that the model expects of itself, wherever that is:
-    log(size / claimed size) has a Laplace distribution with scale `width`.
+    log(size / claimed size) has a Laplace distribution with scale `width`, and with another scale
+    for sizes that are `larger`.
     """
     mean = seen.pairs.r.mean(axis=1)
     at, y = seen.means(seen.z), seen.means(mean)
-    noise, n = np.diag(seen.noise(mean - y[seen.bins])), len(at)
-    places = np.linspace(law.z[0], law.z[-1], DISCREPANCY.places)
+    n_places = max(DISCREPANCY.places, len(at) + 1)
+    places = np.linspace(law.z[0], law.z[-1], n_places)
+    if n_places > DISCREPANCY.places:  # as fine as the bins
+        places = np.unique(np.concatenate([places[:: n_places // DISCREPANCY.places], at]))
     scale = float(np.sqrt(np.median(seen.claimed)))
-    both = np.concatenate([at, places])
+    sd = np.sqrt(seen.noise(mean - y[seen.bins]) + 1e-14 * scale**2)
+    both, n = np.concatenate([at, places]), len(at)
     shape = np.exp(0.5 * np.interp(both, at, np.log(seen.claimed))) / scale
     # From 1e-4 of the claimed size to three times the largest mean residual.
     sizes = np.geomspace(1e-4 * scale, max(10.0 * scale, 3.0 * float(np.abs(y).max())), 24)
-    logs, fits = [], []
-    for length in (0.7, 2.0):
+    away, above = np.log(sizes / scale), larger or width
+    prior, logs, kinds = np.maximum(-away / width, away / above), [], []
+    for length in lengths:
         k = 0.5 + 0.5 * np.exp(-0.5 * ((both[:, None] - both) / length) ** 2)
         k *= shape[:, None] * shape
-        for size in sizes:
-            cov = size**2 * k
-            # A bias is known to a hundredth of its size at best: kernels are nearly singular.
-            observed = cov[:n, :n] + noise + np.diag(1e-4 * np.diag(cov)[:n])
-            factor = cho_factor(observed, lower=True)
-            likelihood = -0.5 * float(y @ cho_solve(factor, y)) - np.log(np.diag(factor[0])).sum()
-            logs.append(likelihood - abs(np.log(size / scale)) / width)
-            gain = cho_solve(factor, cov[:n, n:]).T
-            fits.append((gain @ y, cov[n:, n:] - gain @ cov[:n, n:]))
-    chance = np.exp(np.array(logs) - max(logs))
+        # A bias is known to a hundredth of its size at best: kernels are nearly singular.
+        observed = (k[:n, :n] + np.diag(1e-4 * np.diag(k)[:n])) / np.outer(sd, sd)
+        spectrum, axes = np.linalg.eigh(observed)
+        variance, seen_along = np.outer(sizes**2, np.maximum(spectrum, 0.0)), axes.T @ (y / sd)
+        fits = -0.5 * (seen_along**2 / (1.0 + variance) + np.log1p(variance)).sum(axis=1)
+        logs.append(fits - prior)
+        kinds.append((k[n:, n:], (k[n:, :n] / sd) @ axes, 1.0 / (1.0 + variance), seen_along))
+    chance = np.exp(np.array(logs) - np.max(logs))
     chance /= chance.sum()
-    drawn = [np.tensordot(chance, [fit for fit, _ in fits], 1)[None]]
-    counts = np.bincount(rng.choice(len(chance), n_draws, p=chance))
+    means = [
+        (chance[i] * sizes**2) @ (gain * seen_along) @ cross.T
+        for i, (_, cross, gain, seen_along) in enumerate(kinds)
+    ]
+    drawn = [np.sum(means, axis=0)[None]]
+    counts = np.bincount(rng.choice(chance.size, n_draws, p=chance.ravel()))
     for h in np.flatnonzero(counts):
-        fit, cov = fits[h]
+        i, j = divmod(int(h), len(sizes))
+        (own, cross, gain, seen_along), square = kinds[i], sizes[j] ** 2
+        cov = square * (own - square * (cross * gain[j]) @ cross.T)
         # Rounding may make the covariance of a smooth process slightly indefinite.
-        root = cholesky(cov + 1e-9 * cov.diagonal().max() * np.eye(DISCREPANCY.places), lower=True)
-        drawn.append(fit + rng.standard_normal((counts[h], DISCREPANCY.places)) @ root.T)
+        size, axes = np.linalg.eigh(cov)
+        noise = rng.standard_normal((counts[h], len(places))) * np.sqrt(np.maximum(size, 0.0))
+        drawn.append(square * cross @ (gain[j] * seen_along) + noise @ axes.T)
     return np.stack([np.interp(law.z, places, one) for one in np.concatenate(drawn)])
 
 
@@ -255,9 +279,10 @@ def draw_variances(
 
     The noise of x cancels in products. The prior is a Gaussian process about a multiple of
     claimed^κ exp(slope · score), of a size that is a share τ of it: claims of the model
-    count as far as pairs confirm them. All of these are averaged over their posterior. The mean of
-    v over all pairs is at least the mean product less `clearly` standard errors: bins with few
-    large errors show less than all of them together.
+    count as far as pairs confirm them. All of these are averaged over their posterior. Where
+    the mean product over all pairs exceeds the mean of v by more than `clearly` standard errors, it
+    takes its place, and no draw is below that limit: bins with few large errors show less than all
+    of them together.
     """
     r = seen.pairs.r - np.interp(seen.z, law.z, b)[:, None]
     weights, products = seen.pairs.weights, r[:, 0] * r[:, 1]
@@ -297,9 +322,12 @@ def draw_variances(
         least.append(level[h] * mean)
     found = np.maximum(sd * np.array(fits), DISCREPANCY.least * np.array(least))
     share = weights / weights.sum()
-    total = float(share @ products)
-    lowest = total - clearly * float(np.linalg.norm(share * (products - total)))
-    found *= np.maximum(1.0, lowest / (found[:, seen.bins] @ share))[:, None]
+    total, size = float(share @ products), found[:, seen.bins] @ share
+    standard_error = float(np.linalg.norm(share * (products - total)))
+    lowest = total - clearly * standard_error
+    if lowest > size[0]:
+        shown = total + standard_error * np.append(0.0, rng.standard_normal(n_draws))
+        found *= np.maximum(1.0, np.maximum(shown, lowest) / size)[:, None]
     if law.steps:
         # A scenario has one (J − Ĵ)², however often it is drawn, and products of few of them vary
         # little: v is known as well as its mean over all.

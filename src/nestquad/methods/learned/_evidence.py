@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 
-from nestquad import limits
 from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError
@@ -27,11 +26,19 @@ class EvidenceSettings:
         deviation: errors come in several sizes.
     margin
         Least error of a model, as a share of the spread of J: a model that claims none is tested
-        all the same, at no loss where it is right.
+        as well, at no loss where it is right.
+    numbers, log2_sizes
+        Predictions over which the sensitivity of f is computed, a part of a second, and base-2
+        logarithms of the fewest and most θ among them.
+    log2_pool
+        Base-2 logarithm of the θ among which fresh pairs are drawn.
     """
 
     shifts: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
     margin: float = 0.01
+    numbers: int = 1 << 23
+    log2_sizes: tuple[int, int] = (13, 16)
+    log2_pool: int = 14
 
 
 EVIDENCE = EvidenceSettings()
@@ -74,7 +81,7 @@ class LearnedDesign(Design):
 def check_grid(average: DenseAverage, model: ModelOfJ, n: int, stream: Stream) -> Grid:
     """n evaluations at θ of which half are where f(Ĵ) is sensitive, two independent x at each."""
     points = sensitive_set(
-        average, model, n // 2, stream.child(2), size=min(pool_size(model), limits.CHECK_POOL)
+        average, model, n // 2, stream.child(2), size=min(pool_size(model), 1 << EVIDENCE.log2_pool)
     )
     return Grid(n // 2, 2, FreshPoints(points), IID(), None, stream)
 
@@ -112,6 +119,10 @@ class Check:
             return None
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         return cls(*columns)
+
+    def first(self, n: int) -> Check:
+        """The draws at the first n θ."""
+        return Check(self.uniform[:n], self.weights[:n], self.inner[:n], self.values[:n])
 
     @cached_property
     def scale(self) -> Array:
@@ -211,8 +222,8 @@ def sensitive_set(
 
 def pool_size(model: ModelOfJ) -> int:
     """K, or less, of the pool of `sensitive_set`."""
-    affordable = (limits.POOL_NUMBERS // max(model.cost, 1)).bit_length() - 1
-    return 1 << int(np.clip(affordable, *limits.POOL_LOG2_SIZES))
+    affordable = (EVIDENCE.numbers // max(model.cost, 1)).bit_length() - 1
+    return 1 << int(np.clip(affordable, *EVIDENCE.log2_sizes))
 
 
 def spread_of(f: Array) -> Array:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nestquad import limits
 from nestquad._scale import scale_of
 from nestquad._typing import Array
 from nestquad.evaluate import Evaluations
@@ -17,17 +16,37 @@ from nestquad.regression import ControlVariates, Score, fit_controls
 
 
 @dataclass(frozen=True)
+class InnerSettings:
+    """Tuning numbers of inner rules.
+
+    Attributes
+    ----------
+    nodes
+        Most inner points of kernel weights, whose cost is N³.
+    coordinates
+        Coordinates of x beyond which kernel weights do not gain.
+    tuned
+        θ on which a kernel is tuned.
+    """
+
+    nodes: int = 1_024
+    coordinates: int = 3
+    tuned: int = 2
+
+
+INNER = InnerSettings()
+
+
+@dataclass(frozen=True)
 class InnerMeans:
     """J at T points by rules of N, N/2 and N/4 values, (views, T, p), and which rule it was.
 
-    `controls` are the control variates that were fitted, whether the rule uses them or not; `rest`
-    (t, N, p) is the remainder of g at some θ, less its mean there.
+    `controls` are the control variates that were fitted, whether the rule uses them or not.
     """
 
     j: Array
     rule: str
     dim: int
-    rest: Array
     controls: ControlVariates | None = None
 
     @property
@@ -62,7 +81,7 @@ class InnerMeans:
 
         Few points show less of the rate than many will; in many dimensions neither shows much.
         """
-        return 0.5 * (self.rate + 1.0) if self.dim <= limits.INNER_COORDINATES else self.rate
+        return 0.5 * (self.rate + 1.0) if self.dim <= INNER.coordinates else self.rate
 
 
 def inner_means(
@@ -98,8 +117,8 @@ def inner_means(
         if controls is not None:
             rest = _residuals(controls, uniform, outer.uniform, values)
         rules = {"mean": mean}
-        few = uniform.shape[-1] <= limits.INNER_COORDINATES and grid.n_sets is not None
-        if few and 8 <= grid.n_inner <= limits.INNER_NODES:
+        few = uniform.shape[-1] <= INNER.coordinates and grid.n_sets is not None
+        if few and 8 <= grid.n_inner <= INNER.nodes:
             rules["kernel"] = _kernel_weights(uniform, rest, sizes)
         for name, weights in rules.items():
             if controls is None:
@@ -120,7 +139,6 @@ def inner_means(
         scale * candidates[best],
         best,
         inner.x.shape[-1],
-        scale * (rest - rest.mean(axis=1, keepdims=True)),
         controls=controls,
     )
 
@@ -139,7 +157,7 @@ def _kernel_weights(uniform: Array, values: Array, sizes: list[int]) -> Array:
     """
     spread = values.std(axis=(0, 1))
     columns = values / np.where(spread > 0, spread, 1.0)
-    rows = min(limits.TUNED_ROWS, len(uniform), len(values))
+    rows = min(INNER.tuned, len(uniform), len(values))
     recipe = KernelQuadrature().tuned([(uniform[t], columns[t]) for t in range(rows)])
     nodes = nodes_on(recipe.space, uniform, uniform)
     n_sets, n, _ = uniform.shape

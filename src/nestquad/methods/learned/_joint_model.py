@@ -61,6 +61,12 @@ class JointSettings:
         would overfit.
     floor
         Least Ĵ in its standard deviations, where f needs J > 0.
+    choice_points, choice_numbers
+        Points that choose terms, and their coordinates, at the most.
+    fitted_points
+        Points that determine coefficients and refine kernels.
+    sketched
+        θ of a lattice among which the posterior of J is drawn.
     """
 
     small_density: float = 0.2
@@ -68,6 +74,10 @@ class JointSettings:
     most_terms: int = 500
     points_per_term: int = 5
     floor: float = 0.01
+    choice_points: int = 1 << 13
+    choice_numbers: int = 1 << 17
+    fitted_points: int = 1 << 15
+    sketched: int = 1 << 14
 
 
 JOINT = JointSettings()
@@ -156,7 +166,7 @@ class JointModel(ModelOfJ):
     table: ScoreTable
     outputs: tuple[_Output, ...]
     branches: bool = True
-    most_sketched: int = limits.SKETCH_POINTS
+    most_sketched: int = JOINT.sketched
 
     @property
     def dim(self) -> int:
@@ -197,14 +207,6 @@ class JointModel(ModelOfJ):
     def sketch(self) -> DenseSet:
         rows, every = self._sketched, self._lattices
         return DenseSet(every.uniform[rows], every.weights[rows], every.j[rows])
-
-    @cached_property
-    def design(self) -> DenseSet:
-        rows = np.arange(self.n_points, dtype=float).reshape(self.data.n_shifts, -1)
-        order = in_sequence_order(rows).astype(np.intp)
-        every = self._lattices
-        # One θ and one x: both weigh.
-        return DenseSet(every.uniform[order], self.data.weights, every.j[order])
 
     def as_function(self) -> JointModel:
         return replace(self, branches=False)
@@ -289,10 +291,34 @@ class JointModel(ModelOfJ):
                 refit = model.refit(c, observed[:few, shift != group], self)
                 change = refit - truth[:few] - own[:few]
                 expected[group, :, :, c] = self.outputs[c].scale * change
-        offsets = self.data.shifts[:, : self.dim]
-        others = [model._bounded(model._unbounded(offsets)).j[rows] for model in deleted]
-        observed_changes = np.array([j - base.j for j in others]).reshape(-1, *base.j.shape)
-        return Paths(errors, observed_changes, expected)
+        shape, offsets = (n_shifts, *base.j.shape), self.data.shifts[:, : self.dim]
+        observed, held_out = np.empty(shape)[: len(deleted)], np.zeros(shape)
+        for group, model in enumerate(deleted):
+            free = model._unbounded(offsets)
+            bounded = model._bounded(free).j
+            observed[group] = bounded[rows] - base.j
+            place = slice(group * self.size, (group + 1) * self.size)
+            rest = np.zeros_like(free.j)
+            rest[place] = n_shifts * self._held_out(group, model, (bounded - free.j)[place])
+            held_out[group] = rest[rows]
+        return Paths(errors, observed, expected, held_out=held_out if deleted else None)
+
+    def _held_out(self, group: int, others: JointModel, moved_by: Array) -> Array:
+        """Residuals (m, p) of a group of points, itself a lattice, by a model without it.
+
+        They weigh by the density of x: each stands for the mean over x at its θ. Bounds have moved
+        Ĵ there by `moved_by` (m, p), and predictions with it.
+        """
+        data, kind = self.data, self.data.periodization
+        numbers = in_lattice_order(np.arange(self.n_points, dtype=float), data.n_shifts)
+        points = numbers[group].astype(np.intp)
+        found = others._polynomials(data.uniform[points])
+        for c, output in enumerate(others.outputs):
+            if output.process is not None:
+                mean = output.process.marginal(data.shifts[group : group + 1])[0]
+                found[:, c] += mean / data.weights[points]
+        rest = data.values[points] - found * self._scales - moved_by
+        return np.asarray(rest * density(kind, data.periodic[points, self.dim :])[:, None])
 
     def refit(self, c: int, values: Array, sketched: JointModel | None = None) -> Array:
         """Means (K, M) over x of output c at the θ of a sketch, from other values (K, n).
@@ -459,7 +485,7 @@ def fit_joint(
     likelihood of the process that completes them decides.
     """
     n, dim = data.periodic.shape
-    most = min(n, limits.CHOICE_POINTS, limits.CHOICE_NUMBERS // dim) // data.n_shifts
+    most = min(n, JOINT.choice_points, JOINT.choice_numbers // dim) // data.n_shifts
     some = data.n_shifts << (most.bit_length() - 1)
     few = data.first(some)
     groups = [(data.dim, written[0]), (dim - data.dim, written[1])]
@@ -505,7 +531,7 @@ def _completed(
     kernel: PeriodicKernel | None,
 ) -> _Output:
     """Coefficients of the terms, and the process conditioned on the residuals, of scaled values."""
-    enough = min(values.size, limits.FITTED_POINTS)
+    enough = min(values.size, JOINT.fitted_points)
     fit = fit_terms(values[:enough], table.first(enough), terms, data.weights[:enough])
     positive = bool(values.min() >= 0) and data.positive
     if kernel is None:

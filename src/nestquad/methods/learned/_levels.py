@@ -271,7 +271,7 @@ class LevelAverage(DenseAverage):
         return finite_average(top, points.weights)
 
     def of_levels(self, model: JointModel, limit: float) -> DenseLevels:
-        """Averages of as many points as the accuracy requires, `limit` of the innermost level."""
+        """Averages of the points that the accuracy requires, `limit` of the innermost level."""
         settings, (first, most) = self.settings, self.settings.log2_sizes
         first = max(first, model.size.bit_length() - 1)
         most = max(most, first + settings.log2_step)
@@ -351,7 +351,7 @@ class DenseLevels:
         errors = np.concatenate([replicate_errors(fine.answers.T), common[:, None]], axis=1)
         # Variation of J_k below this square is rounding of the levels beneath it.
         rounding = 1e-20 * max(float(np.mean(mean**2)) for mean in fine.means) + 1e-300
-        # A quarter of the points of a larger lattice are those of the smaller one.
+        # A quarter of the points of a larger lattice are points of the smaller one.
         weights, shares = coarse.points.weights / coarse.points.weights.sum(), []
         for small, large in zip(coarse.means[:-1], fine.means[:-1], strict=True):
             away = large[::step] - weights @ large[::step]

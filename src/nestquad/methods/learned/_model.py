@@ -29,7 +29,7 @@ class DenseSet:
 class Paths:
     """Posterior errors of a model, and its changes when a group of points is deleted.
 
-    The observed changes, relative to those that the posterior expects, calibrate the errors
+    The observed changes, relative to the posterior's expectation, calibrate the errors
     (delete-a-group jackknife: Kott 2001, The delete-a-group jackknife).
 
     Attributes
@@ -44,12 +44,16 @@ class Paths:
     shared
         Draws (K, M, p) of an error that all groups share, such as truncation of a series, which no
         deletion shows; None if there is none.
+    held_out
+        Values of the points of each group less the prediction of the model that has not seen the
+        group, (R, M, p): R times as large where the sketch is made of the group, zero elsewhere.
     """
 
     errors: Array
     observed: Array
     expected: Array
     shared: Array | None = None
+    held_out: Array | None = None
 
 
 def n_expected(n_paths: int) -> int:
@@ -72,8 +76,6 @@ class ModelOfJ(ABC):
         Numbers that are computed for Ĵ at one θ.
     sketch
         θ with Ĵ on which paths are drawn.
-    design
-        θ of the fit with Ĵ, and weights that make them a sample of their law.
     """
 
     @property
@@ -90,10 +92,6 @@ class ModelOfJ(ABC):
 
     @property
     def sketch(self) -> DenseSet:
-        raise NotImplementedError
-
-    @property
-    def design(self) -> DenseSet:
         raise NotImplementedError
 
     @property
@@ -136,16 +134,8 @@ class ModelOfJ(ABC):
         """Posterior errors and delete-a-group changes at the θ of the sketch."""
 
     @abstractmethod
-    def residuals(self) -> Array:
-        """Values at the θ of the design less their leave-one-out predictions, (n, p)."""
-
-    @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Description of the fit for `diagnostics`; sentences under ``"notes"``."""
-
-    def unexplained(self) -> tuple[Array, Array]:
-        """Residuals of g at θ of the fit, (t[, N], p), and weights (t,)."""
-        return self.residuals(), self.design.weights
 
     def bounded(self, j: Array, uniform: Array) -> Array:
         """Other J (T, p) at uniforms (T, d_θ) of θ, clipped to the range of a mean of g."""

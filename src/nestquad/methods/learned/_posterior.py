@@ -12,7 +12,8 @@ part of a path counts: that f(Ĵ) is biased because J scatters about Ĵ is learn
 answer is the mean of the draws: J given Ĵ has mean Ĵ + b(Ĵ) and variance v(Ĵ), whether J scatters
 about Ĵ or Ĵ about J, which is a slope of b. Pairs show the variance v, not the shape of ε: a part
 of the mean absolute change of f, which depends on its share of the variance of f and on the
-smoothness of f, counts as an error of F.
+smoothness of f, counts as an error of F. *Cross-fitting* values each group of points by the model
+of the others, an estimate that noise of Ĵ does not bias: draws are shifted towards it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ import numpy as np
 from scipy.special import stdtrit
 
 from nestquad._typing import Array
-from nestquad.methods._events import effective_number
 from nestquad.methods.learned._discrepancy import (
     Evidence,
     Pairs,
@@ -59,12 +59,14 @@ class PosteriorSettings:
         Normal scores up to which errors are averaged in cells of unit width: a bias varies on the
         scale of 1, and errors of opposite sign within a cell cancel in any functional.
     factors
-        Bounds of squared factors: rounding errors, and a model that explains nothing.
+        Bounds of squared factors: rounding errors, and a model without explanatory power.
     n_scatters
         Draws of the discrepancy for the change of f by the unknown shape of ε.
-    calibrated, discrepant, shaped, student
+    step
+        Share of held-out residuals by which functionals are differentiated.
+    calibrated, discrepant, shaped, crossed
         Switches of the devices, for ablation: the factor κ, the discrepancy, its unknown shape, and
-        Student's factor of pairs.
+        cross-fitting.
     """
 
     n_paths: int = 32
@@ -76,10 +78,11 @@ class PosteriorSettings:
     reach: float = 2.0
     factors: tuple[float, float] = (1e-12, 1e6)
     n_scatters: int = 16
+    step: float = 1e-6
     calibrated: bool = True
     discrepant: bool = True
     shaped: bool = True
-    student: bool = True
+    crossed: bool = True
 
 
 DEFAULT = PosteriorSettings()
@@ -132,6 +135,9 @@ class Calibration:
         Variance of the error of E[J | Ĵ] as the model claims it, for each output.
     rate
         Power of n at which standard deviations fall, from all points to all groups but one.
+    changes
+        Changes (R, k) of the functional where each group of points is valued by a model that has
+        not seen it; none for a model without groups.
     """
 
     effects: Array
@@ -141,6 +147,7 @@ class Calibration:
     claimed: Array
     rate: float
     profiles: tuple[Profile, ...] = ()
+    changes: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +232,26 @@ class PathEffects:
         growth = np.log1p(more / variance) if variance > 0 else 1.0
         rate = float(np.clip(0.5 * growth / np.log(groups / (groups - 1.0)), 0.5, 3.0))
         claimed = _pointwise_factor(paths)
-        return Calibration(effects, shared, scale, groups - 1.0, claimed, rate, profiles)
+        known_by = (effects, shared, scale, groups - 1.0, claimed, rate, profiles)
+        return Calibration(*known_by, None if paths.held_out is None else self._crossed(paths))
+
+    def _crossed(self, paths: Paths) -> Array:
+        """Changes (R, k) of the functional by cross-fitting.
+
+        With Ĵ_r, the model without group r, the answer is F(Ĵ_r) + F'(Ĵ_r)[g − ĝ_r], residuals of
+        the group being its values less the model that has not seen them. A maximum then decides by
+        one model and is valued by other points: an estimate that noise of Ĵ does not push upwards
+        (Longstaff and Schwartz 2001, Valuing American options by simulation; Chernozhukov and
+        others 2018, Double/debiased machine learning for treatment and structural parameters).
+        """
+        assert paths.held_out is not None
+        base, step, changes = self.model.sketch.j, self.settings.step, []
+        center = self.functional(base)
+        for observed, rest in zip(paths.observed, paths.held_out, strict=True):
+            j = base + observed
+            up, down = (self.functional(j + sign * step * rest) for sign in (1.0, -1.0))
+            changes.append(self.functional(j) + (up - down) / (2.0 * step) - center)
+        return np.stack(changes)
 
     def _odd(self, error: Array) -> Array:
         """Odd part (k,) of the change of the functional by an error (M, p) of J."""
@@ -248,7 +274,7 @@ def _pointwise_factor(paths: Paths) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Posterior:
+class PosteriorOfJ:
     """Posterior of J at the θ of a model's sketch.
 
     Attributes
@@ -269,10 +295,13 @@ class Posterior:
         functional: Functional,
         calibration: Calibration,
         shape: Change | None = None,
+        *,
+        crossed: bool = False,
     ) -> FunctionalDraws:
         """Draws of a functional: a path with its factor, and a discrepancy, each.
 
-        `shape` is the error by the unknown shape of J given Ĵ; None leaves it out.
+        `shape` is the error by the unknown shape of J given Ĵ; None leaves it out. With `crossed`,
+        for a functional that has slopes, the answer is combined with that of cross-fitting.
         """
         n, known, rng = self.settings.n_draws, calibration, self.rng
         kappa = rng.choice([-1.0, 1.0], size=(n, 1))
@@ -285,22 +314,18 @@ class Posterior:
             center = functional(self.model.sketch.j)
             shifts = np.stack([functional(j) - center for j in drawn.discrepant])
             correction = np.median(shifts, axis=0)
-            shifts = self._by_pairs() * (shifts - correction)
+            shifts = shifts - correction
             correction = np.where(np.isfinite(correction), correction, 0.0)
             values = values + correction + shifts[rng.integers(len(shifts), size=n)]
             if shape is not None and self.settings.shaped and not self.model.logarithmic:
                 pairs = list(zip(drawn.discrepant, drawn.biased, strict=True))
                 errors = [shape(*pair) for pair in pairs[: self.settings.n_scatters]]
                 values = values + np.mean(errors, axis=0) * rng.standard_normal(values.shape)
-        return FunctionalDraws(unknown_as_infinite(values), correction, known.rate)
-
-    def _by_pairs(self) -> float:
-        """Student's factor of discrepancies, for the number of pairs that carry the variance."""
-        if self.check is None or not self.settings.student:
-            return 1.0
-        mean = self._residuals()[1].mean(axis=1)
-        number = float(effective_number(mean - mean.mean(axis=0)).min())
-        return student_factor(max(number - 1.0, 2.0))
+        values = unknown_as_infinite(values)
+        if crossed and self.settings.crossed and known.changes is not None:
+            shift = crossed_shift(values, correction, known.changes)
+            values, correction = values + shift, correction + shift
+        return FunctionalDraws(values, correction, known.rate)
 
     def _residuals(self) -> tuple[Array, Array]:
         """Ĵ (m, p) at the pairs and g − ĝ (m, 2, p); for a model of log J, log Ĵ and (g − ĝ)/Ĵ."""
@@ -379,6 +404,20 @@ def shape_errors(moved: Array, biased: Array, f: Array, share: Array, *, smooth:
     scatter, away = share @ change**2, np.nan_to_num(f - share @ np.nan_to_num(f))
     part = scatter / np.maximum(scatter + share @ away**2, np.finfo(float).tiny)
     return np.asarray((share @ change) * part ** (1.0 if smooth else 0.5))
+
+
+def crossed_shift(values: Array, center: Array, changes: Array) -> Array:
+    """Shift (k,) of draws (K, k) with that center by the changes (R, k) of cross-fitting.
+
+    The center with the variance of the draws and the mean change with its own, which R groups show
+    with R − 1 degrees of freedom, are weighed by their precisions. The draws keep their spread: R
+    groups show that of the mean to a third only.
+    """
+    claimed, n = values.var(axis=0), len(changes)
+    error = (student_factor(n - 1.0) * changes.std(axis=0, ddof=1)) ** 2 / n
+    shift = claimed / np.maximum(claimed + error, np.finfo(float).tiny)
+    shift = shift * (changes.mean(axis=0) - center)
+    return np.asarray(np.where(np.isfinite(shift), shift, 0.0))
 
 
 def unknown_as_infinite(changes: Array) -> Array:

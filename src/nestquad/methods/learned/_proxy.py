@@ -102,15 +102,11 @@ class ProxyModel(ModelOfJ):
         uniform = sketch_points(self.dim, 1024)
         return DenseSet(uniform, np.ones(len(uniform)), self.mean(uniform))
 
-    @property
-    def design(self) -> DenseSet:
-        return self.sketch
-
     def mean(self, uniform: Array) -> Array:
         return self.predict(self.theta_of(uniform))
 
     def sd(self, uniform: Array) -> Array:
-        """Distance to the learned model, or the share of the spread of Ĵ that is doubted."""
+        """Distance to the learned model, or the uncertain share of the spread of Ĵ."""
         if self.own is not None:
             return np.asarray(np.abs(self.mean(uniform) - self.own.mean(uniform)))
         spread = self.settings.doubt * self.sketch.j.std(axis=0)
@@ -164,10 +160,6 @@ class ProxyModel(ModelOfJ):
 
     def paths(self, n_paths: int, rng: np.random.Generator) -> Paths:
         raise NotImplementedError("a proxy has no posterior of its own")
-
-    def residuals(self) -> Array:
-        """Zeros: the residuals of somebody else's fit are unknown."""
-        return np.zeros_like(self.sketch.j)
 
     def describe(self) -> dict[str, Any]:
         return {"notes": []}

@@ -9,14 +9,13 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import ndtri
 
-from nestquad import limits
 from nestquad._checks import whole
 from nestquad._typing import Array
 from nestquad.accuracy import propagated
 from nestquad.evaluate import Design, Evaluations, Grid, OutOfTimeError, call_f, outer_points
 from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned._base import Fit, Learned, LearnedMethod
-from nestquad.methods.learned._inner_means import inner_means
+from nestquad.methods.learned._inner_means import INNER, inner_means
 from nestquad.methods.learned._surrogate_model import (
     KindSearch,
     SurrogateModel,
@@ -56,6 +55,7 @@ class CKQ(LearnedMethod[SurrogateModel]):
     name: ClassVar[str] = "ckq"
     stepwise: ClassVar[bool] = True
     fewest: ClassVar[int] = 24
+    most_outer: ClassVar[int] = 256  # θ of a dense process: more are slower than most g
     longest_turn: ClassVar[float] = 9.0
 
     n_outer: int | None = None
@@ -109,7 +109,7 @@ class CKQ(LearnedMethod[SurrogateModel]):
         if self.n_outer is not None:
             return grid.n_outer, n // grid.n_outer
         if self.n_inner is not None:
-            return max(grid.n_outer, min(n // grid.n_inner, limits.SURROGATE_POINTS)), grid.n_inner
+            return max(grid.n_outer, min(n // grid.n_inner, CKQ.most_outer)), grid.n_inner
         kernel = state.model.means.by_kernel
         factors = ((1, 2), (2, 1)) if n < 4 * grid.span.size else ((1, 8), (2, 4), (4, 2), (8, 1))
         forecast = _SplitForecast(problem, grid, state)
@@ -118,12 +118,12 @@ class CKQ(LearnedMethod[SurrogateModel]):
             n_inner = grid.n_inner * inner
             if kernel and outer == 1:
                 n_inner = n // grid.n_outer  # weights make up for uneven points
-            if kernel and n_inner > limits.INNER_NODES:
+            if kernel and n_inner > INNER.nodes:
                 continue
             n_outer = n // n_inner
-            if grid.n_outer <= n_outer <= limits.SURROGATE_POINTS:
+            if grid.n_outer <= n_outer <= CKQ.most_outer:
                 return n_outer, n_inner
-        n_outer = min(max(grid.n_outer, n // grid.n_inner), limits.SURROGATE_POINTS)
+        n_outer = min(max(grid.n_outer, n // grid.n_inner), CKQ.most_outer)
         return n_outer, n // n_outer
 
     def fit(
@@ -203,7 +203,7 @@ class _SplitForecast:
         model = self.state.model
         design: Array | None = None
         n_outer = outer * self.grid.n_outer
-        if outer > 1 and n_outer <= limits.SURROGATE_POINTS:
+        if outer > 1 and n_outer <= CKQ.most_outer:
             points = outer_points(self.problem, replace(self.grid, n_outer=n_outer), 0, n_outer)
             assert points.uniform is not None
             design = scores_of(model.law, points.uniform)

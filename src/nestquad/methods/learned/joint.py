@@ -34,7 +34,7 @@ class JointLattice(LearnedMethod[ModelOfJ]):
     ----------
     n_outer
         M, the number of points; where None, the budget or the tolerance decides. It is 4 to 7
-        times a power of two: as many random shifts of a lattice.
+        times a power of two: this number of random shifts of a lattice.
     periodization
         How g becomes periodic. ``"cubic"`` and ``"quintic"`` slow down at the ends of each
         coordinate, so that g times the density vanishes there: best in few coordinates, as the
@@ -100,7 +100,13 @@ class JointLattice(LearnedMethod[ModelOfJ]):
             wanted = max(n_shifts << round(float(np.log2(n / n_shifts))), 2 * grid.n_outer)
             most = min(wanted, goal.budget or wanted, largest)
             larger = n_shifts << max((most // n_shifts).bit_length() - 1, 0)
-            return None if self.n_outer is not None else Design((replace(grid, n_outer=larger),))
+            if self.n_outer is not None:
+                return None
+            rest = (goal.budget or 0) - grid.n_outer
+            if goal.hurried and not goal.adaptive and _points(*_split(rest)) > 1.2 * larger:
+                # Where time counts, another number of shifts may be worth the points of a pilot.
+                return self.sized(problem, replace(goal, pilot=None), rest, None)
+            return Design((replace(grid, n_outer=larger),))
         expected = n if goal.budget is None or not goal.adaptive else goal.budget
         n_shifts, _ = _split(self.n_outer or (goal.budget if goal.pilot else n) or n)
         size = n_shifts << max(((self.n_outer or n) // n_shifts).bit_length() - 1, 0)

@@ -16,14 +16,13 @@ from nestquad._scale import require_size
 from nestquad._typing import Array
 from nestquad.accuracy import is_discontinuous
 from nestquad.evaluate import Design, Evaluations
-from nestquad.gp import in_lattice_order
 from nestquad.methods._events import unseen_errors
 from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._base import (
-    Answer,
     Fit,
     Learned,
+    LearnedAnswer,
     LearnedMethod,
     complete_answer,
     rounding_errors,
@@ -34,21 +33,16 @@ from nestquad.methods.learned._levels import DEFAULT, Cascade, LevelAverage, Lev
 from nestquad.methods.learned._model import ModelOfJ
 from nestquad.methods.learned._posterior import (
     Calibration,
-    FunctionalDraws,
     PathEffects,
-    Posterior,
-    student_factor,
+    PosteriorOfJ,
 )
 from nestquad.methods.learned.joint import JointLattice
-from nestquad.points import Stream, density
+from nestquad.points import Stream
 from nestquad.problem import NestedExpectation
 from nestquad.repeated import RepeatedExpectation
 from nestquad.result import NORMAL_95
 
 __all__ = ["RepeatedLattice"]
-
-# Share of a residual by which J moves for a derivative of the answers: no decision changes.
-_SMALL = 1e-6
 
 
 @dataclass(frozen=True)
@@ -58,7 +52,7 @@ class RepeatedLattice(LearnedMethod[ModelOfJ]):
     Parameters
     ----------
     levels
-        The repeated expectation. Designs and evaluations are those of its innermost two levels.
+        The repeated expectation. Designs and evaluations belong to its innermost two levels.
     learner
         Learns the innermost J.
     settings
@@ -103,7 +97,7 @@ class RepeatedLattice(LearnedMethod[ModelOfJ]):
         check: Check | None,
         stream: Stream,
         log2_theta: int,
-    ) -> Answer[ModelOfJ]:
+    ) -> LearnedAnswer[ModelOfJ]:
         assert isinstance(fit, LevelFit)
         assert isinstance(fit.model, JointModel)
         if fit.model not in fit.level_averages:
@@ -124,7 +118,7 @@ def _answer(
     model: JointModel,
     check: Check | None,
     calibrations: dict[ModelOfJ, Calibration],
-) -> Answer[ModelOfJ]:
+) -> LearnedAnswer[ModelOfJ]:
     """Average over all levels, and its draws: posterior of the innermost J, levels, events."""
     cascade, base, rng = average.cascade, model.sketch, average.stream.child(5).generator()
     assert cascade is not None
@@ -137,12 +131,9 @@ def _answer(
     if model not in calibrations:
         effects = PathEffects(model, functional, _posterior.DEFAULT)
         calibrations[model] = effects.calibration(average.stream.child(9).generator())
-    drawn = Posterior(model, check, rng, _posterior.DEFAULT).draws(functional, calibrations[model])
+    posterior = PosteriorOfJ(model, check, rng, _posterior.DEFAULT)
+    drawn = posterior.draws(functional, calibrations[model], crossed=not jumps)
     dense = average.of_levels(model, float(drawn.values.std(axis=0).max()))
-    answers = dense.answers
-    if not jumps and model.data.n_shifts > 1:
-        shift, drawn = _cross_fitted(held_out_changes(model, functional), drawn, rng)
-        answers = answers + shift
     means = base.weights @ base.j / base.weights.sum()
     unseen = unseen_errors(
         model, check, DenseAverage(average.problem, average.scalar, average.stream), means
@@ -153,60 +144,10 @@ def _answer(
         "events": _event_errors(average, cascade, base.j, model.n_points),
         "rounding": rounding_errors(functional, base.j),
     }
-    answer: Answer[ModelOfJ] = complete_answer(average, model, answers, drawn, others, rng)
+    answer: LearnedAnswer[ModelOfJ] = complete_answer(
+        average, model, dense.answers, drawn, others, rng
+    )
     return replace(answer, notes=_notes(dense.shares, average.settings))
-
-
-def held_out_changes(model: JointModel, functional: _posterior.Functional) -> Array:
-    """Changes (R, q) of the answers where each group of points is valued by the others' decisions.
-
-    With Ĵ_r, the model without group r, the answers are F(Ĵ_r) + F'(Ĵ_r)[g − ĝ_r], residuals of the
-    group being its values less the model that has not seen them. A maximum then decides by one
-    model and is valued by other points: an estimate that noise of Ĵ does not push upwards
-    (Longstaff and Schwartz 2001, Valuing American options by simulation; Chernozhukov and others
-    2018, Double/debiased machine learning for treatment and structural parameters).
-    """
-    data, dim, base = model.data, model.dim, model.sketch
-    answers, groups = functional(base.j), np.arange(model.n_points) % data.n_shifts
-    changes = []
-    for group in range(data.n_shifts):
-        others, rows = model.without(group), groups == group
-        theta, x = data.uniform[rows, :dim], data.uniform[rows, dim:]
-        weights = density(data.periodization, data.periodic[rows, dim:])
-        rest = (data.values[rows] - others.at(theta, x)) * weights[:, None]
-        # Residuals stand for the whole sample: R times as large, and zero at other groups.
-        field = np.zeros((data.n_shifts, model.size, rest.shape[1]))
-        field[group] = data.n_shifts * np.stack(
-            [in_lattice_order(column, 1)[0] for column in rest.T], axis=1
-        )
-        step = _SMALL * field.reshape(base.j.shape)
-        j = others.on_lattices(data.shifts[:, :dim]).j
-        up, down = (functional(j + sign * step) for sign in (1.0, -1.0))
-        changes.append(functional(j) + (up - down) / (2.0 * _SMALL) - answers)
-    return np.stack(changes)
-
-
-def _cross_fitted(
-    changes: Array, drawn: FunctionalDraws, rng: np.random.Generator
-) -> tuple[Array, FunctionalDraws]:
-    """Shift (q,) of the answers by held-out changes (R, q), and draws that know its error.
-
-    The error of the plug-in answer has the variance of the draws, or what the changes show beyond
-    their own error s²; its posterior mean is the shift (Morris 1983, Parametric empirical Bayes
-    inference). The draws keep their spread at least: R groups show s² to a third only. Their signs
-    are random: scatter of J about Ĵ raises a maximum, and scatter of Ĵ about J lowers it.
-    """
-    values, n = drawn.values, len(changes)
-    mean = changes.mean(axis=0)
-    error = (student_factor(n - 1.0) * changes.std(axis=0, ddof=1)) ** 2 / n
-    claimed = values.var(axis=0)
-    prior = np.maximum(claimed, mean**2 - error)
-    share = prior / np.maximum(prior + error, np.finfo(float).tiny)
-    wider = np.sqrt(np.maximum(share * error / np.maximum(claimed, np.finfo(float).tiny), 1.0))
-    center = values.mean(axis=0)
-    signs = rng.choice([-1.0, 1.0], size=(len(values), 1))
-    moved_values = (1.0 - share) * center + signs * wider * (values - center)
-    return share * mean, replace(drawn, values=moved_values, correction=(1.0 - share) * center)
 
 
 def _carried(directions: Array, functional: _posterior.Functional, j: Array) -> Array:
@@ -221,7 +162,7 @@ def _has_jumps(cascade: Cascade, j: Array) -> bool:
     """Whether some f_k jumps where its argument can be, at medians of y."""
     levels, inner = cascade.levels, cascade.levels.innermost
     law = inner.outer_law
-    median = law.from_uniform(np.full((1, law.base_dim), 0.5))
+    median = law.middle()
     for k, (below, scalar) in enumerate(cascade.arguments(j)):
 
         def f(j: Array, k: int = k) -> Array:

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 
 from nestquad._typing import Array
-from nestquad.accuracy import linearized_covariance
 from nestquad.evaluate import Design, Evaluations, InnerPoints, OuterPoints, call_f
 from nestquad.kernels import Kernel
 from nestquad.methods.multilevel._levels import remaining_error
 from nestquad.methods.nested import (
     KernelRuleByTheta,
     describe_rules,
-    interpolation_variance,
     weighted_sum,
 )
 from nestquad.problem import NestedExpectation
@@ -68,15 +66,11 @@ STAIRS = StaircaseSettings()
 
 @dataclass(frozen=True)
 class LevelTerm:
-    """Contribution of a level to the q expectations.
-
-    Its answers (m, q) from all θ, half, a quarter; its variance (q,) from interpolation over θ.
-    """
+    """Contribution of a level to the q expectations: answers (m, q) from all θ, half, a quarter."""
 
     n_outer: int
     n_inner: int
     answers: Array
-    variance: Array
 
 
 @dataclass(frozen=True)
@@ -106,25 +100,19 @@ class Assembled:
         The q expectations.
     change
         Effect of each level on the final answers, (L, k).
-    halved
-        Effect of halving the θ of each level, continued, (k, L).
     outer
-        Directions of the error from the finite numbers of θ, one for each level, (k, L): `halved`,
-        and at least the error of interpolation.
+        Directions of the error from the finite numbers of θ, one for each level, (k, L): the effect
+        of halving them, continued.
     inner
         Direction of the error of the finest level's inner rule, (k, 1).
-    unmoved
-        Error of the levels at whose θ f(J) did not change, (k, 1).
     missed
         Error from values of g that no inner point has shown, (k, q).
     """
 
     answers: Array
     change: Array
-    halved: Array
     outer: Array
     inner: Array
-    unmoved: Array
     missed: Array
 
 
@@ -132,8 +120,7 @@ def assemble(levels: Sequence[LevelTerm], finish: Finish, rate: float = STAIRS.r
     """Add up the levels.
 
     The error of a level is judged by the effect of halving its θ, that of the inner rules by the
-    effect of the last doublings of N. A doubling is taken to divide both by 2^rate. Halves may
-    agree by accident, so a level's error is at least that of interpolation over its θ.
+    effect of the last doublings of N. A doubling is taken to divide both by 2^rate.
     """
     answers = np.sum([level.answers[0] for level in levels], axis=0)
     value = np.atleast_1d(finish(answers))
@@ -150,28 +137,10 @@ def assemble(levels: Sequence[LevelTerm], finish: Finish, rate: float = STAIRS.r
     inner = remaining_error(np.abs(change[1:]), rate)
     last = np.sqrt((halved[0] ** 2).sum(axis=0))
     columns = halved[0].T * (outer / np.where(last > 0, last, 1.0))[:, None]
-    spreads = [linearized_covariance(finish, answers, np.diag(term.variance)) for term in levels]
-    least = np.stack([np.sqrt((term**2).sum(axis=1)) for term in spreads], axis=1)
-    at_least = np.where(columns < 0, -1.0, 1.0) * np.fmax(np.abs(columns), least)
+    columns[:, 0] += np.where(last > 0, 0.0, outer)  # halves that agree by accident have no shares
     signs = np.where(change[-1:].T < 0, -1.0, 1.0)
-    unmoved, missed = _unmoved(np.abs(change[1:]))[:, None], np.zeros((value.size, 1))
-    bias = inner[:, None] * signs
-    return Assembled(answers, change, columns, at_least, bias, unmoved, missed)
-
-
-def _unmoved(sizes: Array) -> Array:
-    """Error (k,) of the levels at whose θ f(J) did not change at all, from changes (L, k).
-
-    Where f jumps or is flat, the few θ of a fine level may all agree with the level before, and
-    miss a change at other θ. Each such change is taken to be half of the last, the usual rate,
-    as are the changes beyond the last level.
-    """
-    error = np.zeros(sizes.shape[1])
-    expected = sizes[:1].sum(axis=0)
-    for size in sizes[1:]:
-        expected = np.where(size > 0, size, expected / 2.0)
-        error += np.where(size > 0, 0.0, expected)
-    return np.asarray(error + np.where(sizes[-1:].sum(axis=0) > 0, 0.0, expected))
+    missed = np.zeros((value.size, 1))
+    return Assembled(answers, change, columns, inner[:, None] * signs, missed)
 
 
 def shared_terms(
@@ -209,7 +178,7 @@ def shared_terms(
     levels = []
     for level in range(base, len(f)):
         change = f[level] if level == base else f[level] - f[level - 1][: len(f[level])]
-        levels.append(_term(grids[level].n_inner, change, rules, outer, at))
+        levels.append(_term(grids[level].n_inner, change, rules))
     # Plots show the best J that is known of each θ.
     best_j, best_f = j[base].copy(), f[base].copy()
     for level in range(base + 1, len(f)):
@@ -283,13 +252,9 @@ def _first_usable(
     return 0
 
 
-def _term(
-    n_inner: int, change: Array, rules: Mapping[int, Rule], recipe: KernelQuadrature, nodes: Array
-) -> LevelTerm:
-    n = len(change)
-    parts = [rules[m].integrate(change[:m]) for m in halvings(n)]
-    variance = interpolation_variance(recipe, rules[n], nodes[:n], change)
-    return LevelTerm(n, n_inner, np.stack(parts), np.nan_to_num(variance))
+def _term(n_inner: int, change: Array, rules: Mapping[int, Rule]) -> LevelTerm:
+    parts = [rules[m].integrate(change[:m]) for m in halvings(len(change))]
+    return LevelTerm(len(change), n_inner, np.stack(parts))
 
 
 def halvings(n: int) -> list[int]:
@@ -331,7 +296,7 @@ def independent_terms(
         tuned = replace(tuned, regularization=_outer_lambda(tuned.kernel, n, dim))
         parts = halvings(n)
         rules = dict(zip(parts, tuned.rules(nodes, parts, problem.outer_law), strict=True))
-        levels.append(_term(grid.n_inner, f[0] - f[1] if level else f[0], rules, tuned, nodes))
+        levels.append(_term(grid.n_inner, f[0] - f[1] if level else f[0], rules))
         described.append(rules[n])
         if sample is None:
             weights = _repeated(rules[n].weights, f[0])

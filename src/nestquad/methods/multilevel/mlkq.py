@@ -177,9 +177,9 @@ class MLKQ(Method[Assembled]):
 
     Notes
     -----
-    *Error bar.* Outer: the effect of halving the θ of each level, and at least half the
-    leave-one-out error over θ. Inner: the effect of the last doublings of N, and a floor for values
-    of g that no inner point has shown. Errors are taken to halve when points double.
+    *Error bar.* Outer: the effect of halving the θ of each level. Inner: the effect of the last
+    doublings of N, and a floor for values of g that no inner point has shown. Errors are taken to
+    halve when points double.
 
     *Turns.* From a small balanced staircase on, each turn grows it where that removes most error
     for each evaluation: more θ on one level, or a new level.
@@ -275,8 +275,7 @@ class MLKQ(Method[Assembled]):
         state, grids = last.state, last.design.grids
         stairs = Staircase(tuple(g.n_outer for g in grids), tuple(g.n_inner for g in grids))
         target = None if goal.half_width is None else STAIRS.aim * goal.half_width / NORMAL_95
-        # A budget goes where more points showed a change, a tolerance is met by the whole bar.
-        outer = np.abs(state.outer if goal.adaptive else state.halved).max(axis=0)
+        outer = np.abs(state.outer).max(axis=0)
         inner = np.concatenate([state.inner, *[state.missed] * goal.adaptive], axis=1)
         # Coarse levels that were left out have to grow too, for the others to follow.
         outer = np.concatenate([np.full(len(stairs.n_inner) - outer.size, outer[0]), outer])
@@ -358,7 +357,7 @@ class MLKQ(Method[Assembled]):
         rare = floor_directions(problem, state.answers, errors)
         state = replace(state, missed=missed)
         parts = {
-            "inner": np.concatenate([state.inner, state.unmoved, missed], axis=1),
+            "inner": np.concatenate([state.inner, missed], axis=1),
             "outer": np.concatenate([state.outer, rare], axis=1),
         }
         estimate = assembled(

@@ -11,7 +11,6 @@ from nestquad.methods.nested._stages import OuterFit as OuterFit
 from nestquad.methods.nested._stages import WeightedRule as WeightedRule
 from nestquad.methods.nested._stages import cancellation as cancellation
 from nestquad.methods.nested._stages import describe_rules as describe_rules
-from nestquad.methods.nested._stages import interpolation_variance as interpolation_variance
 from nestquad.methods.nested._stages import kernel_outer as kernel_outer
 from nestquad.methods.nested._stages import mean_outer as mean_outer
 from nestquad.methods.nested._stages import noise_changes as noise_changes

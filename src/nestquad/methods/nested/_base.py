@@ -60,7 +60,10 @@ SETTINGS = NestedSettings()
 
 @dataclass(frozen=True)
 class NestedState:
-    """Standard errors of the answer by source: J estimated at each θ, and the finite set of θ."""
+    """Standard errors by stage: J estimated at each θ, and the finite set of θ.
+
+    Without values of g that no point has shown, as more of either are as likely to show them.
+    """
 
     error_inner: float
     error_outer: float
@@ -285,7 +288,7 @@ class NestedRule(Method[NestedState]):
             "inner": np.concatenate([changes, floors[0]], axis=1),
             "outer": np.concatenate([outer.directions, floors[1]], axis=1),
         }
-        state = NestedState(size_of(parts["inner"]), size_of(parts["outer"]))
+        state = NestedState(size_of(changes), size_of(parts["outer"]))
         step = -(-theta.shape[0] // limits.PLOT_ROWS)
         notes = [note for fit in (inner, outer) for note in fit.diagnostics.get("notes", [])]
         estimate = assembled(
@@ -293,7 +296,7 @@ class NestedRule(Method[NestedState]):
             answers,
             parts,
             {
-                "error_inner": state.error_inner,
+                "error_inner": size_of(parts["inner"]),
                 "error_outer": state.error_outer,
                 "n_sets": "one for each theta" if grid.n_sets is None else grid.n_sets,
                 "inner": inner.diagnostics,

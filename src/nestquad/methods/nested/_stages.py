@@ -108,7 +108,7 @@ class KernelRuleByTheta:
 
     @property
     def whole_rows(self) -> int | None:
-        return max(1, limits.GRAM_NUMBERS // self.sizes[0] ** 2)
+        return max(1, limits.KERNEL_NUMBERS // self.sizes[0] ** 2)
 
     def reduce(self, values: Array, span: Span, points: InnerPoints | None) -> Array:
         assert points is not None
@@ -232,7 +232,7 @@ def kernel_outer(
     variances = np.empty(q)
     for recipe, x, rules, column in zip(tuned, nodes, by_recipe, columns, strict=True):
         weights[:, column] = rules[0].weights[:, None]
-        variances[column] = interpolation_variance(recipe, rules[0], x, f_values[:, column])
+        variances[column] = _interpolation_variance(recipe, rules[0], x, f_values[:, column])
     return OuterFit(
         weights,
         np.concatenate(
@@ -286,7 +286,7 @@ def describe_rules(rules: Sequence[Rule]) -> dict[str, object]:
     return report
 
 
-def interpolation_variance(
+def _interpolation_variance(
     recipe: KernelQuadrature, rule: Rule, nodes: Array, values: Array
 ) -> Array:
     """Variance (q,) of a kernel rule's integral of values (n, q): ¼ Σ w² r².

@@ -207,7 +207,7 @@ def _has_normal_laws(problem: NestedExpectation) -> bool:
     outer = problem.outer_law
     if not isinstance(outer, Normal):
         return False
-    middle = outer.from_uniform(np.full((1, outer.base_dim), 0.5))
+    middle = outer.middle()
     return isinstance(problem.inner_law(middle), Normal)
 
 

@@ -65,7 +65,7 @@ class RepeatedNMC(Method[TreeState]):
     With n_0 draws of y_0 and n of each further level, the mean square error is of the order
     1/n_0 + 1/n² for smooth f, so that n = √n_0 is optimal (Rainforth and others 2018, On nesting
     Monte Carlo estimators): n_0 = B^(2/(D+1)) of a budget B. The bias is estimated by means of half
-    as many draws at every level but the first.
+    equal numbers of draws at every level but the first.
 
     Parameters
     ----------

@@ -17,11 +17,11 @@ from nestquad._checks import instance
 from nestquad._files import new_file
 from nestquad.errors import MissingExtraError
 from nestquad.pages import (
-    Answer,
     Block,
     Bullets,
     Drawing,
     Heading,
+    Headline,
     PageEnd,
     Table,
     Text,
@@ -115,7 +115,7 @@ class Content:
         """Answers on one page, and their caveats."""
         data = self.data
         evpi = data.evpi.iloc[0]
-        yield Answer(f"EVPI {self.value(evpi, 'evpi')} per person")
+        yield Headline(f"EVPI {self.value(evpi, 'evpi')} per person")
         yield Text(f"95 % interval {self.interval(evpi)}{self.at}.")
         rows = [["Best option today", self._best_today()]]
         limit = f"{self.value(evpi, 'evpi')} ({self.interval(evpi)})"

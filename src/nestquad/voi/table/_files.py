@@ -275,7 +275,7 @@ def _clean(kind: str, source: Any, problems: list[Problem]) -> pd.DataFrame:
 
 
 def _only_sheet(name: str, kind: str, sheets: Mapping[str, Region]) -> Region:
-    """Table of the only sheet of a workbook with any, or of the one that is called as its kind."""
+    """Table of the only sheet of a workbook with any, or of the sheet with the name of its kind."""
     used = [sheet for sheet, region in sheets.items() if region.frame.size]
     fits = used if len(used) == 1 else _fitting_sheets(kind, used)
     if len(fits) != 1:

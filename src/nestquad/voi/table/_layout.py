@@ -80,7 +80,7 @@ def find_table(
 ) -> Region:
     """Largest table among cells, None where empty, with notes on what is left out around it.
 
-    `lines` are those of the file. Of a text: numbers of cells in each of them, its decimal mark
+    `lines` are lines of the file. Of a text: numbers of cells in each of them, its decimal mark
     where that is known, and its name.
     """
     filled = cells.notna().to_numpy(copy=True)
@@ -164,7 +164,7 @@ def _header(cells: pd.DataFrame, filled: Any, numeric: Any) -> tuple[int, int]:
 def _with_row_names(
     name: str, cells: pd.DataFrame, header: int, body: Indices, lines: Indices, widths: Indices
 ) -> pd.DataFrame:
-    """Cells with an empty name above those of rows, which R writes; refused where rows differ."""
+    """Cells with an empty name above row names, which R writes; refused where rows differ."""
     used = cells.shape[1] - cells.iloc[body, ::-1].notna().to_numpy().argmax(axis=1)
     if used.max() <= widths[header]:
         return cells
@@ -333,7 +333,7 @@ def _labelled(frame: pd.DataFrame) -> Iterator[tuple[int, str]]:
 
 
 def _running_statistics(x: Array) -> dict[int, str]:
-    """Rows of draws (n, p) that hold the total or the mean of those since the last such row."""
+    """Rows of draws (n, p) that hold the total or the mean of the draws since the last such row."""
     with np.errstate(invalid="ignore"):
         usable = (np.abs(x) < LARGEST).all(axis=0)
     # Discrete draws may well be the total of two others.

@@ -14,7 +14,7 @@ from nestquad.errors import InputError
 # 100,000 draws of 100 parameters: 10 million cells, 180 MB of text with all digits of a float.
 MOST_CELLS = 20_000_000
 MOST_BYTES = 200_000_000
-# As many as a sheet of Excel has.
+# Rows of a sheet of Excel.
 MOST_COLUMNS = 16_384
 # Sheets are XML of at most some 50 bytes a cell.
 MOST_UNPACKED = 1_000_000_000

@@ -51,7 +51,7 @@ def read_numbers(cells: pd.Series[Any], decimal: str = "") -> tuple[Array, str]:
     """Numbers (n,) of texts, NaN where a cell is none or empty, and a note on their format.
 
     `decimal` is the decimal mark of the file, where it is known. An ambiguous format is not read:
-    3,610 alone, 850 beside 1.250, %, currencies or marks that differ between cells.
+    3,610 alone, 850 next to 1.250, %, currencies or marks that differ between cells.
     """
     filled = cells.notna().to_numpy()
     values = np.array(pandas().to_numeric(cells, errors="coerce"), dtype=float)
@@ -89,7 +89,7 @@ def read_numbers(cells: pd.Series[Any], decimal: str = "") -> tuple[Array, str]:
 
 
 def decimal_mark(cells: Iterable[Any]) -> str:
-    """Decimal mark that a text shows without doubt: 0,5 and 1234,567 do, 3,610 does not."""
+    """Decimal mark that a text shows for certain: 0,5 and 1234,567 do, 3,610 does not."""
     for cell in cells:
         match = _matched(cell) if isinstance(cell, str) else None
         parts = match and re.fullmatch(r"(.*)([.,])(\d+)", match["body"])
@@ -101,7 +101,7 @@ def decimal_mark(cells: Iterable[Any]) -> str:
 
 
 def _has_groups(cells: Iterable[str]) -> bool:
-    """Whether 850 stands beside 1.250: decimals would not be three or none in every cell."""
+    """Whether 850 stands next to 1.250: decimals would not be three or none in every cell."""
     kinds = set()
     for cell in cells:
         match = re.fullmatch(r"[-+]?(?!0)\d{1,3}([.,]\d{3})?|[-+]?0()", cell.strip())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nestquad._checks import choice, listed, numbers, shown
+from nestquad._notebook import grid
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
 from nestquad.voi.table._limits import FEWEST_ROWS, LARGEST
@@ -117,10 +118,13 @@ class Outputs:
 
     def _repr_html_(self) -> str:
         """Means of each option, in a notebook."""
-        from nestquad.voi.table._decision import psa_summary
-
-        table = psa_summary(self).to_html(index=False, float_format="{:,.6g}".format, na_rep="")
-        return f"<p>{self.n_rows:,} draws, means</p>{table}"
+        given = {"cost": self.costs, "effect": self.effects} if self.net_benefit is None else {}
+        means = {name: part.mean(axis=0) for name, part in given.items()}
+        for k, benefit in zip(self.wtps, self.net_benefits().mean(axis=1), strict=True):
+            means["net benefit" if np.isnan(k) else f"net benefit at {k:,.6g}"] = benefit
+        cells = ([f"{mean:,.6g}" for mean in row] for row in zip(*means.values(), strict=True))
+        rows = [[name, *row] for name, row in zip(self.options, cells, strict=True)]
+        return grid(f"{self.n_rows:,} draws, means", ["option", *means], rows)
 
     @property
     def n_rows(self) -> int:

@@ -295,7 +295,7 @@ def _one_kind(frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:
     kinds = {name: kind_of_name(name) for name in frame.columns}
     others = [name for name, other in kinds.items() if other not in (kind, "")]
     qalys = [name for name in kinds if "qaly" in name.casefold()]
-    if kind == "effects" and len(qalys) > 1:  # beside life years
+    if kind == "effects" and len(qalys) > 1:  # next to life years
         others = [name for name, other in kinds.items() if other and name not in qalys]
     if kind not in ("costs", "effects") or not others or list(kinds.values()).count(kind) < 2:
         return frame
@@ -497,7 +497,7 @@ def _bad_cells(
     told: set[str] = set()
     name = str(column.name)
     more = f" and {bad.size - 1:,} more like it in this column" if bad.size > 1 else ""
-    # A number beside cells of another format is not what is wrong.
+    # A number among cells of another format is not the fault.
     bad = np.array(sorted(bad, key=lambda i: str(column.iloc[i]).isdigit()), dtype=np.intp)
     for i in map(int, bad[:MOST_PROBLEMS]):
         text = "" if pandas().isna(column.iloc[i]) else str(column.iloc[i]).strip()
