@@ -155,3 +155,46 @@ def test_gradients_are_those_of_differences(library):
         difference = (numeric.gain(d + away) - numeric.gain(d - away)) / (2 * step)
         assert slope[i] == pytest.approx(difference, rel=1e-2, abs=1e-4)
     assert numeric.gradient(d) is None
+
+
+def test_exchanged_points_move_to_better_neighbors():
+    axis = np.linspace(-1.0, 1.0, 41)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+
+    def features(d):
+        a, b = d.T
+        return np.stack([np.ones_like(a), a, b, a * a, b * b, a * b], axis=1)
+
+    def mean(theta, d):
+        return np.einsum("...j,ij->...i", theta, features(d))
+
+    surface = design.Experiment(
+        prior=nq.Normal(np.zeros(6)),
+        log_prob=lambda y, theta, d: norm.logpdf(y, mean(theta, d), 0.3).sum(axis=-1),
+        simulate=lambda theta, e, d: mean(theta, d) + 0.3 * e,
+        noise=nq.Normal(np.zeros(9)),
+    )
+
+    def gain(d):
+        x = features(d) / 0.3
+        return 0.5 * np.linalg.slogdet(np.eye(6) + x.T @ x)[1]
+
+    best = design.optimize(surface, candidates=grid, points=9, **SETTINGS)
+    corners = np.array([-1.0, 0.0, 1.0])
+    top = gain(np.stack(np.meshgrid(corners, corners), axis=-1).reshape(-1, 2))
+    assert top - gain(best.design) <= min(1e-3, best.regret)
+
+
+def test_candidates_are_screened_where_the_linearized_gain_is_blind():
+    # y = d² θ² / (1 + d²): regressions of θ on y and y² see nothing.
+    def mean(theta, d):
+        return (theta * d) ** 2 / (1 + d**2)
+
+    even = design.Experiment(
+        prior=nq.Normal(),
+        log_prob=lambda y, theta, d: norm.logpdf(y, mean(theta, d), 0.2)[..., 0],
+        simulate=lambda theta, e, d: mean(theta, d) + 0.2 * e,
+        noise=nq.Normal(),
+    )
+    found = design.optimize(even, candidates=list(np.linspace(0.01, 6.0, 200)), **SETTINGS)
+    assert found.design > 4.0

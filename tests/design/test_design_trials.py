@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy.special import ndtr, ndtri, xlogy
+from scipy.special import expit, ndtr, ndtri, xlogy
 from scipy.stats import binom, norm
 from test_design_gain import line, line_mean
 
@@ -292,3 +292,67 @@ def test_differences_of_neighbors_are_well_known():
     bars = [float(est.std_error) for est in found.estimates]
     ratios = [found.difference(i, i + 1).std_error / bars[i] for i in range(4)]
     assert np.median(ratios) <= 0.3
+
+
+def doses(constants, n=10):
+    """Binomial responses at two doses; intercept and slope are unknown."""
+
+    def log_prob(y, theta, d):
+        p = expit(theta[..., :1] + theta[..., 1:] * d)
+        if constants:
+            return binom.logpmf(y, n, p).sum(axis=-1)
+        return (y * np.log(p) + (n - y) * np.log1p(-p)).sum(axis=-1)
+
+    def simulate(theta, u, d):
+        return binom.ppf(u, n, expit(theta[..., :1] + theta[..., 1:] * d))
+
+    uniform = nq.Uniform(np.zeros(2), 1.0)
+    return design.Experiment(nq.Normal(np.zeros(2)), log_prob, simulate, uniform)
+
+
+def doses_gain(d, n=10):
+    z, w = np.polynomial.hermite_e.hermegauss(64)
+    theta, weight = np.stack(np.meshgrid(z, z), -1).reshape(-1, 1, 2), np.outer(w, w).ravel()
+    p = expit(theta[..., 0] + theta[..., 1] * d)
+    single = binom.pmf(np.arange(n + 1)[:, None, None], n, p)
+    table = (single[:, None, :, 0] * single[None, :, :, 1]).reshape((n + 1) ** 2, -1)
+    weight = weight / weight.sum()
+    mass = table @ weight
+    return float((xlogy(table, table) @ weight).sum() - xlogy(mass, mass).sum())
+
+
+@pytest.mark.parametrize("constants", [True, False])
+def test_independent_counts_are_enumerated_by_single_observations(constants):
+    d = np.array([-1.0, 1.5])
+    est = design.eig(doses(constants), d, budget=100_000, rng=1)
+    assert est.method == "enumeration"
+    assert abs(est.value - doses_gain(d)) < 1e-6
+    assert est.n_evaluations < 11**2 * 500
+
+
+def test_a_search_by_sums_ends_at_the_best_design():
+    best = design.optimize(doses(False), [(-4.0, 4.0)] * 2, budget=2_000_000, rng=1)
+    grid = np.linspace(-4.0, 4.0, 21)
+    top = max(doses_gain(np.array([a, b])) for a in grid for b in grid if a <= b)
+    lost = top - doses_gain(best.design)
+    assert lost <= min(1e-4, best.regret)
+    assert best.n_evaluations <= 2_000_000
+
+
+@pytest.mark.parametrize("period", [1.0, 4.0, 2 * np.pi / 1.5])
+def test_one_parameter_is_integrated_on_a_grid(period):
+    # Spacings of 1.5 and .75 hide a period of 1.5.
+    sd = 0.3
+    experiment = design.Experiment(
+        nq.Normal(),
+        lambda y, theta, d: norm.logpdf(y, np.sin(d * theta), sd)[..., 0],
+        lambda theta, e, d: np.sin(d * theta) + sd * e,
+        nq.Normal(),
+    )
+    est = design.eig(experiment, period, budget=3_000_000, rng=1)
+    z, y = np.linspace(-8, 8, 2001), np.linspace(-3.5, 3.5, 1401)
+    prior = norm.pdf(z) / norm.pdf(z).sum()
+    density = norm.pdf(y[:, None], np.sin(period * z), sd) @ prior
+    exact = -xlogy(density, density).sum() * (y[1] - y[0]) - 0.5 * np.log(2 * np.pi * np.e * sd**2)
+    assert est.method == "grid"
+    assert abs(est.value - exact) <= 1.5 * est.half_width < 0.003

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +15,7 @@ from nestquad._checks import number, shown
 from nestquad._progress import Progress, ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.clock import OutOfTimeError, Schedule
-from nestquad.design._exact import Table
+from nestquad.design._exact import PriorGrid, Table, divergences
 from nestquad.design._experiment import Experiment, Setup, check_experiment
 from nestquad.design._learned import (
     N_CHECKED,
@@ -39,6 +38,7 @@ from nestquad.result import NORMAL_95, Estimate
 
 LOWER_BOUND = "lower bound"  # status and method of a simulator alone
 ROUNDING = 1e-5  # nats of regularized fits: the least standard error
+_CELLS = 2**20  # products of data and grid points in memory at once
 _PILOT_NODES = 32  # nodes of an enumeration that show its cost
 _PRIOR_DRAWS = 2**16  # draws of θ for means under the prior; they cost no simulations
 
@@ -57,14 +57,17 @@ class Settings:
     most_missed: float = 0.2  # share of missed posteriors above which an answer is unreliable
     negligible: float = 0.01  # nats by which pairs and likelihoods may differ without a warning
     enumerated: int = 2**20  # likelihoods of an enumeration without a budget
-    exact: float = 1e-4  # error in nats below which Gauss rules over the prior are taken
+    exact: float = 1e-4  # error in nats below which grids of the prior are taken
+    rounding: float = 1e-7  # error in nats below which a grid is not refined
     pilot: int = 4  # data of each replicate in the pilot of a time or a tolerance
     most_steps: int = 4  # steps after the pilot
     most_data: int = 2**16  # data of each replicate in a step
     most_base: int = 2**15  # simulations of each replicate towards a tolerance
-    most_inner: int = 2**14  # draws of the prior at a datum
-    prior_inner: int = 1024  # draws of the prior at a datum of the pilot
-    effective: float = 16.0  # effective draws of the prior to aim at
+    pilot_data: int = 64  # data that show the spacing of a grid
+    grid_data: int = 1024  # data of each replicate on a grid, at least
+    grid_error: float = (
+        1e-3  # mean change in nats of divergences below which no finer grid is tried
+    )
     margin: float = 1.3  # factor on predicted sizes: pilots have errors of this order
 
 
@@ -295,6 +298,7 @@ class Run:
     def __post_init__(self) -> None:
         check_experiment(self.experiment)
         self.schedule, self.turns = Schedule(self.max_seconds), list[Turn]()
+        self.method = "importance"
         expected = "a whole number of at least 512: the proposal is learned from a half of them"
         most = SETTINGS.simulations if self.simulations is None else self.simulations
         if not number("simulations", most, expected, above=511).is_integer():
@@ -357,19 +361,21 @@ class Run:
         if likely:  # errors of the user's functions show before the budget is spent
             learned.at_truth(*(part[:N_CHECKED] for part in learned.pairs))
         self._prepare(make(learned))
-        return self._spend(make) if likely else self._bound(LOWER_BOUND)
+        return self._spend() if likely else self._bound(LOWER_BOUND)
 
     def _enumerated(self, stream: Stream) -> Gain | None:
         """Gain by enumeration of all outcomes, where the limits afford the nodes."""
         setup, most = self.setup, float(self.budget or SETTINGS.enumerated) - N_CHECKED
         table = Table.of(setup, self.most, most, stream)
-        if not (n := len(table.outcomes)):
+        if not (n := len(table.rows)):
             return None
         if self.max_seconds is not None:
             with self.schedule.measure("table", 2 * _PILOT_NODES * n):
                 table.gains(_PILOT_NODES, 2, stream)
             most = min(most, 0.5 * self.schedule.left / self.schedule.costs["table"])
-        value, error = table.quadrature(0.5 * (most - setup.n_likelihoods))
+        few = self.experiment.prior_law.base_dim <= 2
+        room = (0.75 if few else 0.0) * (most - setup.n_likelihoods)
+        value, error = table.quadrature(room, SETTINGS.rounding)
         answers = np.full(SETTINGS.replicates, value)
         if error > max(SETTINGS.exact, self.goal(value)):
             size = table.nodes(most - setup.n_likelihoods, SETTINGS.replicates)
@@ -381,7 +387,7 @@ class Run:
                 return None
         return self._gain(
             answers,
-            float(np.hypot(error / NORMAL_95, ROUNDING)),
+            max(error, SETTINGS.rounding) / NORMAL_95,
             n_outer=n,
             n_inner=setup.n_likelihoods // n,
             method="enumeration",
@@ -437,9 +443,11 @@ class Run:
             raise InputError("budget", f"{self.budget} likelihoods", expected)
         return n
 
-    def _spend(self, make: Callable[[Learned], Utility]) -> Gain:
+    def _spend(self) -> Gain:
         """One step for a budget; for a time or a tolerance a pilot, a large step, a correction."""
         inner = SETTINGS.n_inner
+        if self._on_grid():
+            return self._answer()
         if self.max_seconds is None and self.goal(1.0) == 0.0:
             assert self.budget is not None
             # Variance falls like N/budget, the square of the bias like N⁻²: N³ ∝ budget.
@@ -450,8 +458,6 @@ class Run:
             return self._answer()
         if not self._turn(min(SETTINGS.pilot, self._affordable(inner)), inner):
             return self._bound("time")
-        if self.max_seconds is not None:
-            self._race(make)
         for step in range(SETTINGS.most_steps):
             self._add_simulations()
             n, inner = self._size(step)
@@ -503,45 +509,66 @@ class Run:
             share = self.schedule.step_share if step == 0 else SETTINGS.margin**-1
             seconds = last.seconds / last.n_data
             n = min(n, share * self.schedule.left / seconds)
-        if not learned.from_prior:
-            draws = int(n * inner * learned.each * self.n_replicates)
-            grown = SETTINGS.n_inner << max((draws.bit_length() - 14) // 3, 0)
-            n, inner = n * inner / max(grown, inner), max(grown, inner)
+        draws = int(n * inner * learned.each * self.n_replicates)
+        grown = SETTINGS.n_inner << max((draws.bit_length() - 14) // 3, 0)
+        n, inner = n * inner / max(grown, inner), max(grown, inner)
         while n < SETTINGS.pilot and inner > SETTINGS.n_inner:
             n, inner = 2.0 * n, inner // 2
         return int(n), inner
 
-    def _race(self, make: Callable[[Learned], Utility]) -> None:
-        """Draw from the prior instead where that has the smaller error for the time.
+    def _on_grid(self) -> bool:
+        """Average divergence of posteriors from the prior on a grid of one or two parameters.
 
-        Cheap likelihoods and posteriors with many modes favor plain nested quadrature.
+        A pilot shows the spacing. False, if the limits do not afford data enough: likelihoods are
+        for draws of the proposal then. With E[log p(y | θ)] at the θ that made the data, the same
+        likelihoods have a second route to the gain.
         """
-        learned, last = self.utility.learned, self.turns[-1]
-        n, inner = SETTINGS.pilot, SETTINGS.prior_inner
-        if isinstance(learned.experiment.prior_law, Empirical) or self._affordable(inner) < 4 * n:
-            return
-        latent, y = (part[:N_CHECKED] for part in learned.pairs)
-        with self.schedule.measure("likelihood", N_CHECKED**2):
-            self.setup.log_likelihood(y[:, None], latent[None])
-        work = n * inner * self.n_replicates * learned.each
-        if work * self.schedule.costs["likelihood"] > 0.25 * self.schedule.left:
-            return
-        rival, prior = copy(self), learned.with_prior()
-        rival.utility, rival.turns, rival.pairs = make(prior), [], 0.0 * self.pairs
-        rival.populations = [replace(one, learned=prior) for one in self.populations]
-        if not rival._turn(n, inner):
-            return
-        new = rival.turns[0]
-        costs = [
-            (float(np.var(turn.values)) + turn.missing**2) * turn.seconds / turn.n_data
-            for turn in (last, new)
-        ]
-        if costs[1] < costs[0]:
-            more = int(np.ceil(np.log2(SETTINGS.effective / max(new.size, 1e-6))))
-            inner = 1 << int(np.clip(more, 6, SETTINGS.most_inner.bit_length() - 1))
-            seconds = new.seconds * inner / new.n_inner
-            vars(self).update(vars(rival))
-            self.turns = [replace(new, n_inner=inner, seconds=seconds)]
+        learned, law = self.utility.learned, self.utility.learned.experiment.prior_law
+        limited = self.budget is not None or self.max_seconds is not None
+        informative = isinstance(self.utility, Information) and learned.each == 1
+        if isinstance(law, Empirical) or not (limited and informative):
+            return False
+        begin, error, terms = self.schedule.now(), np.inf, list[Array]()
+        rows, n, least = self.populations[0].y[: SETTINGS.pilot_data], 0, SETTINGS.grid_data
+        for grid in PriorGrid.finer(law.base_dim):
+            if error <= SETTINGS.grid_error or self._grid_data(len(grid.points)) < least:
+                break
+            with self.schedule.measure("grid", len(rows) * len(grid.points)):
+                terms.append(self._on(grid, rows)[1])
+            if len(terms) > 1:
+                error = float(np.abs(terms[-1] - terms[-2]).mean())
+            n, chosen = self._grid_data(len(grid.points)), grid
+        if error > SETTINGS.grid_error or n < least:
+            return False
+        n, found, bias = 1 << (n.bit_length() - 1), [], abs(float((terms[-1] - terms[-2]).mean()))
+        for population in self.populations:
+            own = learned.at_truth(population.latent[:n], population.y[:n])
+            evidence, divergence = self._on(chosen, population.y[:n])
+            value = float(divergence.mean())
+            found.append((value, float((own - evidence).mean()) - value))
+        values, apart = np.array(found).T
+        seconds = self.schedule.now() - begin
+        self.turns = [Turn(values, apart, 1.0, 0.0, bias, n, len(chosen.points), seconds)]
+        self.pairs, self.method = 0.0 * self.pairs, "grid"
+        return True
+
+    def _grid_data(self, points: int) -> int:
+        """Number of data of each replicate that time and budget afford on a grid."""
+        n = float(self.n_base)
+        if self.budget is not None:
+            n = min(n, (self.budget - self.setup.n_likelihoods) / (points * self.n_replicates))
+        if self.max_seconds is not None and "grid" in self.schedule.costs:
+            cells = 0.7 * self.schedule.left / self.schedule.costs["grid"]
+            n = min(n, cells / (points * self.n_replicates))
+        return int(n)
+
+    def _on(self, grid: PriorGrid, y: Array) -> tuple[Array, Array]:
+        """Log evidence (n,) of data, and divergences (n,) of their posteriors, on a grid."""
+        rows = max(1, _CELLS // len(grid.points))
+        tables = (Table.of_rows(self.setup, y[i : i + rows]) for i in range(0, len(y), rows))
+        parts = [divergences(table.logs(grid.points), grid.weights) for table in tables]
+        evidence, divergence = np.concatenate(parts, axis=1)
+        return evidence, divergence
 
     def _turn(self, n: int, n_inner: int) -> bool:
         """Estimate the correction of each replicate from n data; False if time ran out."""
@@ -636,7 +663,7 @@ class Run:
             std_error,
             n_outer=n * whole.n_data,
             n_inner=whole.n_inner,
-            method="prior" if self.utility.learned.from_prior else "importance",
+            method=self.method,
             status=status,
             warnings=tuple(warned),
             diagnostics={

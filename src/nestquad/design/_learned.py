@@ -21,7 +21,6 @@ from nestquad.design._experiment import Experiment, Setup
 from nestquad.design._proposal import (
     Mixture,
     NormalPosterior,
-    PriorProposal,
     Proposal,
     Summary,
     fit_proposal,
@@ -34,6 +33,7 @@ N_CHECKED = 32  # pairs at which the user's functions are checked before the bud
 _INSIDE = 1024  # draws of q for its means of payoffs; they cost no likelihoods
 _PILOT = 512  # simulations whose fit shows the cost of a simulation
 _PRIOR_DRAWS = 2**14  # draws of θ for the variance under the prior; they cost no simulations
+_AMORTIZED, _SCORED = 2**15, 256  # simulations of a fit for all designs, and of each for its bound
 _ROWS_EACH = 8  # simulations for each control variate
 _LARGEST = 300.0  # limit of log weights: their squares stay finite
 _MOST_CELLS = 2**23  # products of samples and data: a second of work for a prior of samples
@@ -124,22 +124,8 @@ class Learned:
         return len(self.blocks)
 
     @property
-    def from_prior(self) -> bool:
-        """Whether draws come from the prior."""
-        return isinstance(self.blocks[0].proposal, PriorProposal)
-
-    @property
     def mixtures(self) -> tuple[Mixture, ...]:
         return tuple(block.proposal.mixture for block in self.blocks)
-
-    def with_prior(self) -> Learned:
-        """Experiment with draws of the prior instead of the proposal."""
-        blocks = []
-        for block in self.blocks:
-            fit = block.proposal
-            prior = PriorProposal(fit.summary, fit.conditional, fit.mixture, 0.0, fit.score, None)
-            blocks.append(replace(block, proposal=prior))
-        return replace(self, blocks=tuple(blocks))
 
     def at_truth(self, latent: Array, y: Array) -> Array:
         """Log likelihoods (n,) of simulated data at their own parameters."""
@@ -252,13 +238,9 @@ class Population:
 
         The correction has most of its spread in rare data: with a share v of rarer data, a datum
         is chosen with density ∝ v^(-1/2), one in each stratum. Designs that are compared have the
-        order of the reference, and the same data. With draws of the prior, the gain of all data is
-        averaged, and turns continue the sequence.
+        order of the reference, and the same data.
         """
         m = len(self.y)
-        if self.learned.from_prior:
-            at = (turn * n + np.arange(n)) % m
-            return at, n * control_weights(self.drivers[at])
         t = (np.arange(n) + self.stream.child(1, turn).generator().random()) / n
         return self.order[np.minimum((m * t * t).astype(int), m - 1)], 2.0 * t
 
@@ -577,3 +559,39 @@ def learn(
     if setup.ignores_noise(*(part[:N_CHECKED] for part in pairs)):
         notes = (*notes, "simulate makes the same data for other noise: does it use e?")
     return Learned(setup, targets, blocks, stream, pairs, setup.n_simulations, most, notes)
+
+
+def amortized_bounds(
+    experiment: Experiment, designs: Sequence[Any], places: Array, stream: Stream
+) -> Array | None:
+    """Lower 95 % limits (n,) of the gains of many designs by one proposal q(θ | y, d).
+
+    The coordinates (n, k) of the designs are among its data (amortized inference; Foster et al.,
+    2019). None where data of designs have different forms, or θ is not driven by normals.
+    """
+    law = experiment.prior_law
+    if isinstance(law, Empirical) or experiment.targets is not None:
+        return None
+    n, each = len(designs), -(-_AMORTIZED // len(designs))
+
+    def simulated(u: Array, i: int) -> tuple[Array, Array]:
+        latent, y = experiment.simulated(u, designs[i])
+        return latent, np.concatenate([y, np.tile(places[i], (len(y), 1))], axis=1)
+
+    u = Sobol().uniforms(stream.child(0), experiment.dim, (0, 1), (0, n * each))[0]
+    parts = [simulated(u[i::n], i) for i in range(n)]
+    if len({y.shape[1] for _, y in parts}) > 1:
+        return None
+    latent, y = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.random.default_rng(0).permutation(len(y))  # a part of all designs is held out
+    latent, y = latent[order], y[order]
+    own = tuple(range(law.base_dim))
+    fit = fit_proposal(lambda m: (latent[:m], y[:m]), len(y), law, own)[0]
+    fresh = Sobol().uniforms(stream.child(1), experiment.dim, (0, 1), (0, _SCORED))[0]
+    bounds = []
+    for i in range(n):
+        z, data = simulated(fresh, i)
+        log_prior, log_q, _ = fit.given(data).logs(z[:, None])
+        terms = log_q - log_prior
+        bounds.append(float(terms.mean() - 2.0 * terms.std() / np.sqrt(_SCORED)))
+    return np.array(bounds)

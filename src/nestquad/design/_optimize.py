@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,11 +19,12 @@ from nestquad._notebook import pairs
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.design._compare import Criterion, DesignComparison, coordinates, label_of
-from nestquad.design._experiment import Experiment, check_experiment
-from nestquad.design._gain import Gain, eig, half_width, variance_reduction
-from nestquad.design._learned import Shared
+from nestquad.design._exact import Table
+from nestquad.design._experiment import Experiment, Setup, check_experiment
+from nestquad.design._gain import SETTINGS, Gain, eig, half_width, variance_reduction
+from nestquad.design._learned import Shared, amortized_bounds
 from nestquad.design._linear import Linearized, exchange
-from nestquad.errors import InputError
+from nestquad.errors import InputError, NestquadError
 from nestquad.estimate import as_budget
 from nestquad.points import Sobol, Stream
 from nestquad.result import NORMAL_95, Estimate
@@ -53,8 +55,14 @@ class SearchSettings:
     polished: int = 2  # local searches of bounds
     each: int = 8  # with these bounds, and these for each coordinate
     same: float = 1e-4  # range of differences from linearized gains that needs no local search
+    amortized: int = 64  # candidates for which one proposal is learned
+    moves: int = 4  # passes over the points of an exchanged design, which move to a better one
+    neighbors: int = 8  # of so many candidates around them
     finalists: int = 4
     fewest: int = 320  # likelihoods of an estimate
+    exact: float = 1e-3  # error in nats, smooth in the design, of sums over outcomes
+    summed: int = 12  # such sums for each coordinate, and once more, that the budget affords
+    sums: int = 40  # of them at most in a local search, for each coordinate and once more
     draws: int = 4096  # of differences of finalists, for the limit of the regret
     # Shares of the budget for the finalists and for the estimate at the end, whose error bar must
     # not be chosen by the search. A criterion without bounds takes half of the first.
@@ -94,6 +102,8 @@ class Optimum:
         The comparison that the design was chosen from.
     trace
         Designs of the search and their linearized gains, from best to worst.
+    searched
+        Likelihoods of the search, before the finalists.
     """
 
     design: Any
@@ -101,10 +111,11 @@ class Optimum:
     regret: float
     finalists: DesignComparison
     trace: tuple[tuple[Any, float], ...]
+    searched: int = 0
 
     @property
     def n_evaluations(self) -> int:
-        return self.finalists.n_evaluations + self.estimate.n_evaluations
+        return self.searched + self.finalists.n_evaluations + self.estimate.n_evaluations
 
     def __str__(self) -> str:
         return (
@@ -291,6 +302,10 @@ def optimize(
     return optimum
 
 
+class _SpentError(NestquadError):
+    """The budget of a search affords no further sum over outcomes."""
+
+
 class Tried(NamedTuple):
     """Design, its gain for each unit of cost, its place (k,) among designs, and its estimate.
 
@@ -324,6 +339,9 @@ class _Search:
         self.bounded = self.criterion is eig
         share = SEARCH.shares[0] * (1.0 if self.bounded else 0.5)
         self.for_finalists = None if self.budget is None else int(share * self.budget)
+        self.searched, self.largest, self.left = 0, 0.0, 0.0
+        few = self.bounded and self.experiment.targets is None
+        self.summed = few and self.experiment.prior_law.base_dim <= 2
 
     def price(self, d: Any) -> float:
         return 1.0 if self.cost is None else float(self.cost(d))
@@ -427,15 +445,41 @@ class _Search:
         if points is not None:
             table = np.asarray(designs, dtype=float)
             designs = exchange(self.experiment, table, int(points), stream=self.stream.child(5))
+            designs.insert(0, self._moved(designs[0], table))
         tests = [_constraint(entry) for entry in constraints]
         allowed = [d for d in designs if all((test(d) >= -1e-9).all() for test in tests)]
         if not allowed:
             raise InputError("constraints", "no feasible candidate", "at least one")
         model = self.fine if len(allowed) <= SEARCH.most_screened else self.coarse
-        return _ranked(
-            Tried(d, self.score(model, d), place)
-            for d, place in zip(allowed, _places(allowed), strict=True)
-        )
+        values, places = np.array([self.score(model, d) for d in allowed]), _places(allowed)
+        bounds = None
+        if self.bounded and len(allowed) >= SEARCH.amortized and coordinates(allowed) is not None:
+            bounds = amortized_bounds(self.experiment, allowed, places, self.stream.child(7))
+        if bounds is not None:  # both are lower bounds of the gain
+            values = np.maximum(values, bounds / [self.price(d) for d in allowed])
+        return _ranked(map(Tried, allowed, values.tolist(), places))
+
+    def _moved(self, design: Array, table: Array) -> Array:
+        """Design with points moved to neighboring candidates while the linearized gain grows.
+
+        The exchange has noisy matrices of information. What is gained here is of the order of what
+        may be left, and is added to the limit of the regret.
+        """
+        rows = table.reshape(len(table), -1) / np.maximum(np.ptp(table, axis=0).ravel(), 1e-300)
+        at = [int(np.argmin(np.abs(table - x).reshape(len(table), -1).sum(1))) for x in design]
+        first = best = self.score(self.fine, table[at])
+        for _ in range(SEARCH.moves):
+            before = best
+            for i in range(len(at)):
+                away = np.abs(rows - rows[at[i]]).max(axis=1)
+                for other in np.argsort(away, kind="stable")[1 : SEARCH.neighbors + 1]:
+                    new = [*at[:i], int(other), *at[i + 1 :]]
+                    if (value := self.score(self.fine, table[new])) > best:
+                        at, best = new, value
+            if best == before:
+                break
+        self.left = best - first
+        return np.asarray(table[at])
 
     def _measured(self, place: Array) -> Tried:
         assert self.space is not None
@@ -451,13 +495,50 @@ class _Search:
         key = place.tobytes()
         if key not in self.measured:
             settings: dict[str, Any] = {"rng": self.stream.child(6), "like": self.shared}
-            if self.bounded:
+            if (exact := self._summed(d)) is not None:
+                est: Estimate = exact
+            elif self.bounded:
                 experiment = replace(self.experiment, log_prob=None)
-                est: Estimate = eig(experiment, d, simulations=SEARCH.bounds, **settings)
+                est = eig(experiment, d, simulations=SEARCH.bounds, **settings)
             else:
                 est = self._estimate(d, budget=SEARCH.fewest, rng=self.stream.child(6))
             self.measured[key] = Tried(d, float(est.value) / self.price(d), place, est)
         return self.measured[key]
+
+    def _summed(self, d: Any) -> Gain | None:
+        """Gain of finite data by sums over outcomes, if the budget affords a search by sums.
+
+        A share of the budget may be spent on the first sum, and the rest of it on later ones.
+        """
+        if not self.summed or self.for_finalists is None:
+            return None
+        setup, room = Setup(self.experiment, d), float(self.for_finalists - self.searched)
+        k, known = 0 if self.space is None else len(self.space.axes), self.searched > 0
+        if known and room < self.searched / len(self.measured):
+            raise _SpentError
+        room = room if known else room / (SEARCH.summed * (1 + k))
+        table = Table.of(setup, SEARCH.bounds, room, self.stream.child(6), self.largest)
+        n, value, error = len(table.rows), 0.0, np.inf
+        if n:
+            value, error = table.quadrature(room - setup.n_likelihoods, SEARCH.exact)
+        self.searched += setup.n_likelihoods
+        if not n:
+            self.summed = known
+            return None
+        if error > SEARCH.exact:
+            if known:
+                raise _SpentError
+            self.summed = False
+            return None
+        self.largest = max(self.largest, float(table.rows.max()))
+        return Gain.of(
+            np.full(SETTINGS.replicates, value),
+            std_error=error / NORMAL_95,
+            n_evaluations=0,  # those of the search are counted by `searched`
+            n_outer=n,
+            n_inner=setup.n_likelihoods // n,
+            method="enumeration",
+        )
 
     def _estimate(self, d: Any, **settings: Any) -> Estimate:
         settings |= {"simulations": self.simulations}
@@ -465,32 +546,48 @@ class _Search:
 
     def refine(self, tried: list[Tried]) -> list[Tried]:
         """Measured designs, the best first: good and distant ones, then local searches."""
-        k, space = len(tried[0].place), self.space
-        most = SEARCH.first + SEARCH.more * k + SEARCH.polished * SEARCH.each * (1 + k)
+        with contextlib.suppress(_SpentError):
+            self._search(tried)
+        return self._allowed()
+
+    def _search(self, tried: list[Tried]) -> None:
+        k = len(tried[0].place)
+        n_best, n_others, each = SEARCH.first, SEARCH.more * k, SEARCH.each * (1 + k)
+        accuracy, most = SEARCH.rough, n_best + n_others + SEARCH.polished * each
         if not self.bounded and self.for_finalists is not None:
             most = max(2, self.for_finalists // SEARCH.fewest)
-        n_best = min(SEARCH.first, -(-most // 2))
+        sums = _is_sum(self.measure(tried[0].design, tried[0].place))
+        if sums:  # the budget is for local searches
+            n_best, n_others, accuracy = SEARCH.polished + k, k, SEARCH.accuracy
+        n_best = min(n_best, -(-most // 2))
         chosen = _apart(tried, SEARCH.apart, n_best)
         others = [entry for entry in tried if _distance(entry, chosen) >= SEARCH.apart]
-        n_others = min(SEARCH.more * k, max(most // 2 - n_best, 0))
+        n_others = min(n_others, max(most // 2 - n_best, 0))
         chosen += others[:: max(len(others) // max(n_others, 1), 1)][:n_others]
         gaps = [self.measure(entry.design, entry.place).value - entry.value for entry in chosen]
         if np.ptp(gaps) <= SEARCH.same:
-            return self._allowed()
+            return
+        if sums and self.for_finalists is not None:
+            left = (self.for_finalists - self.searched) / self.searched
+            each = min(int(left * len(self.measured)) // SEARCH.polished, SEARCH.sums * (1 + k))
+            most = len(self.measured) + SEARCH.polished * each
         for start in _apart(self._allowed(), SEARCH.apart, SEARCH.polished):
-            left = min(SEARCH.each * (1 + k), most - len(self.measured))
-            if space is not None and left >= 2 * k + 3:
-                self._climb(start, self._measured, SEARCH.rough, left)
-            for _ in range(left if space is None else 0):
-                known = self._allowed()
-                best = known[0]
-                apart = np.array([_distance(entry, known) for entry in tried])
-                cell = apart >= [_distance(entry, [best]) for entry in tried]
-                if not (apart * cell).max() > 0.0:
-                    break
-                far = tried[int(np.argmax(apart * cell))]
-                self.measure(far.design, far.place)
-        return self._allowed()
+            left = min(each, most - len(self.measured))
+            if self.space is None:
+                self._spread(tried, left)
+            elif left >= 2 * k + 3:
+                self._climb(start, self._measured, accuracy, left)
+
+    def _spread(self, tried: list[Tried], most: int) -> None:
+        """Measure candidates nearer to the best one than to others, the farthest ones first."""
+        for _ in range(most):
+            known = self._allowed()
+            apart = np.array([_distance(entry, known) for entry in tried])
+            cell = apart >= [_distance(entry, [known[0]]) for entry in tried]
+            if not (apart * cell).max() > 0.0:
+                break
+            far = tried[int(np.argmax(apart * cell))]
+            self.measure(far.design, far.place)
 
     def _allowed(self) -> list[Tried]:
         """Measured designs, the best first; local searches also leave the constraints."""
@@ -505,9 +602,10 @@ class _Search:
             n = max(2, min(n, self.for_finalists // SEARCH.fewest))
         known = _apart(ranked, SEARCH.apart, n)
         each = None if self.for_finalists is None else self.for_finalists // len(known)
-        answers = [
-            self._estimate(entry.design, budget=each, rng=self.stream.child(3)) for entry in known
-        ]
+        answers = [entry.estimate for entry in known if entry.estimate and _is_sum(entry)]
+        if len(answers) < len(known):
+            seeded = {"budget": each, "rng": self.stream.child(3)}
+            answers = [self._estimate(entry.design, **seeded) for entry in known]
         finalists = DesignComparison.of([entry.design for entry in known], answers)
         prices = np.array([self.price(entry.design) for entry in known])
         best = int(np.argmax(finalists.values / prices))
@@ -515,7 +613,7 @@ class _Search:
         final = self._estimate(known[best].design, budget=fresh, rng=self.stream.child(4))
         trace = tuple((entry.design, entry.value) for entry in [*ranked, *tried])
         regret = self._regret(known, best, finalists, final, ranked)
-        return Optimum(known[best].design, final, regret, finalists, trace)
+        return Optimum(known[best].design, final, regret, finalists, trace, self.searched)
 
     def _regret(
         self,
@@ -552,7 +650,16 @@ class _Search:
             error = half_width(ahead) / NORMAL_95 if len(ahead) > 1 else 0.0
             moved = len(near) > 1
             draws[:, i] += ahead.mean() + moved * np.hypot(error, apart) * normals[1][:, i]
-        return max(float(np.quantile(draws.max(axis=1), 0.95)), 0.0)
+        limit = max(float(np.quantile(draws.max(axis=1), 0.95)), 0.0) + self.left
+        if _is_sum(known[best]):  # what the last steps of the local search have gained
+            around = [e.value for e in ranked if _distance(e, [known[best]]) < SEARCH.apart]
+            limit += around[0] - around[min(len(known[best].place) + 1, len(around) - 1)]
+        return limit
+
+
+def _is_sum(entry: Tried) -> bool:
+    """Whether the gain of a design is known as a sum over outcomes."""
+    return entry.estimate is not None and entry.estimate.method == "enumeration"
 
 
 def _replicates(entry: Tried) -> Array:

@@ -327,33 +327,27 @@ class NormalPosterior:
         return z
 
     def logs(self, z: Array, center: Array | None = None) -> tuple[Array, Array, Array]:
-        """Log densities (T, N) of the prior, of q and of s at z (T, N, k).
-
-        With the prior as proposal they are relative to it.
-        """
+        """Log densities (T, N) of the prior, of q and of s at z (T, N, k)."""
         fit, log_prior = self.proposal, log_normal(z)
-        log_q = log_s = log_prior
-        if fit.components:
-            (_, inverse, logs), parameters = fit.factors, fit.parameters
-            at, slope = z, np.zeros(())
-            if parameters is not None:
-                at, slope = parameters.at(z), parameters.log_slope(z)
-            plain, wide = [], []
-            for c in range(fit.components):
-                square = (((at - self.means[:, None, c]) @ inverse[c].T) ** 2).sum(axis=-1)
-                constant = slope - logs[c] - 0.5 * fit.base_dim * LOG_2PI
-                plain.append(constant - 0.5 * square + self.weights[:, None, c])
-                constant = constant - fit.base_dim * math.log(STRETCH)
-                wide.append(constant - 0.5 * square / STRETCH**2 + self.mixing[:, None, c])
-            log_q = with_share(fit.share, np.logaddexp.reduce(plain), log_prior)
-            log_s = with_share(PRIOR_SHARE, np.logaddexp.reduce(wide), log_prior)
+        (_, inverse, logs), parameters = fit.factors, fit.parameters
+        at, slope = z, np.zeros(())
+        if parameters is not None:
+            at, slope = parameters.at(z), parameters.log_slope(z)
+        plain, wide = [], []
+        for c in range(fit.components):
+            square = (((at - self.means[:, None, c]) @ inverse[c].T) ** 2).sum(axis=-1)
+            constant = slope - logs[c] - 0.5 * fit.base_dim * LOG_2PI
+            plain.append(constant - 0.5 * square + self.weights[:, None, c])
+            constant = constant - fit.base_dim * math.log(STRETCH)
+            wide.append(constant - 0.5 * square / STRETCH**2 + self.mixing[:, None, c])
+        log_q = with_share(fit.share, np.logaddexp.reduce(plain), log_prior)
+        log_s = with_share(PRIOR_SHARE, np.logaddexp.reduce(wide), log_prior)
         if center is not None:
             away, k = z - center[:, None], z.shape[-1]
             parts = [log_normal(away / scale, k * math.log(scale)) for scale in _SCALES]
             around = np.logaddexp.reduce(parts) - math.log(len(_SCALES))
             log_s = with_share(_NEAR, log_s, around)
-        known = 0.0 if fit.components else log_prior
-        return log_prior - known, log_q - known, log_s - known
+        return log_prior, log_q, log_s
 
     def expected(self, h: Callable[[Array], Array], uniform: Array) -> Array:
         """Means (T, k) of h(θ) under the mixture, by draws without likelihoods."""
@@ -378,8 +372,6 @@ class NormalPosterior:
         """Draws (T, N, k): the first uniform chooses a component and drives the first normal."""
         fit, rows = self.proposal, len(weights)
         u = np.broadcast_to(uniform, (rows, *uniform.shape[1:]))
-        if not fit.components:
-            return np.asarray(ndtri(u))
         mass = np.concatenate([np.full((rows, 1), share), (1.0 - share) * np.exp(weights)], axis=1)
         edges = np.cumsum(mass, axis=1)
         edges /= edges[:, -1:]
@@ -494,20 +486,6 @@ class NormalProposal(_Conditioned):
         weights, means, log_evidence = self.parts(y)
         mixing = weights if mixing is None else mixing
         return NormalPosterior(self, log_evidence, weights, means, mixing)
-
-
-@dataclass(frozen=True, eq=False)
-class PriorProposal(NormalProposal):
-    """The prior as proposal, for cheap likelihoods and posteriors with many modes."""
-
-    components: ClassVar[int] = 0
-
-    def mixing(self, y: Array) -> Array:
-        return np.zeros((len(y), 0))
-
-    def given(self, y: Array, mixing: Array | None = None) -> ProposalAtData:
-        empty = self.mixing(y)
-        return NormalPosterior(self, np.zeros(len(y)), empty, empty, empty)
 
 
 @lru_cache(maxsize=4)

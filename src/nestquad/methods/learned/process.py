@@ -118,11 +118,7 @@ class JointProcess(LearnedMethod[ProcessModel]):
         if last is not None and goal.adaptive and last.final:
             return None
         n = 0 if last is None else last.design.n_evaluations
-        size = n + self._step(problem, n)
-        if goal.hurried and not goal.adaptive and self.batch is None:
-            # The budget is what one turn has time for: where that is little, it is the last.
-            size = max(size, min(goal.budget or 0, n + 3 * (size - n)))
-        design = self.sized(problem, goal, size, last)
+        design = self.sized(problem, goal, n + self._step(problem, n), last)
         return None if design is None else LearnedDesign.of(design, ())
 
     def _step(self, problem: NestedExpectation, n: int) -> int:
