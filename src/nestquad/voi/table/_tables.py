@@ -283,7 +283,9 @@ def _apart(x: Array) -> tuple[Indices, Indices]:
 
 def _is_base_case(x: Array) -> bool:
     """Whether the first row is much nearer to the means than rows (n, d) are."""
-    z = (x - x.mean(axis=0)) / np.where(np.ptp(x, axis=0) > 0, x.std(axis=0), 1.0)
+    z = x - x.mean(axis=0)
+    spread = np.abs(z).max(axis=0)
+    z = z / np.where(spread > 0, spread, 1.0)  # squares of very small numbers are 0
     _, singular, axes = np.linalg.svd(z, full_matrices=False)
     used = singular > 1e-6 * singular[0]
     squares = len(x) * np.square(axes[used] @ z[0] / singular[used]).sum()
