@@ -83,6 +83,8 @@ class FaultSettings:
 
 SETTINGS = FaultSettings()
 
+_MORE = " A proxy is called good where these are at most {}: raise the budget."
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -474,9 +476,15 @@ class Diagnosis:
             words = [fault.sentence(*sorted(np.abs(bias[c, 1:]))) for fault in faults]
             words.append(f"The proxy misses {misses} of the variance of J (at most {most}).")
             texts.append(name + " ".join(words if faults else ["No fault seen.", *words]))
+        if not any(self.faults) and np.nanmax(share[:, 2]) > SETTINGS.good:
+            texts.append(
+                f"It is not called good: that takes at most {_percent(SETTINGS.good)}, which more "
+                "evaluations might show."
+            )
         texts.append(
             f"Errors in fewer than {_percent(self.unmet)} of scenarios may have been met by no "
             "draw (95 %): the verdict and intervals do not know of them."
+            + ("" if self.unmet <= SETTINGS.unmet else _MORE.format(_percent(SETTINGS.unmet)))
         )
         return "\n".join(texts)
 

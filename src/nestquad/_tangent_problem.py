@@ -228,10 +228,10 @@ class TangentProblem:
             yield "derivatives of g by the given gradient"
         if self.f.outputs is not None:
             yield f"{len(self.f.basis)} combinations of slopes stand for all parameters"
-        farthest = pilot.settings.wide[-1]
         yield (
-            f"a pilot of {len(pilot.values)} points met no jump of g within {farthest:.0%} of the "
-            f"parameters ({self.n_spent:,} evaluations with all checks)"
+            f"g jumps nowhere on {pilot.n_lines} lines through theta and x where a jump would move "
+            f"with the parameters ({self.n_spent:,} evaluations with all checks); a jump that "
+            "these lines miss would bias derivatives"
         )
         if self.f.window is not None:
             yield (
@@ -317,7 +317,7 @@ class SlopeF:
         problem = self.tangents.problem
         if problem.f is None:
             return False
-        for step in (self.tangents.step, *pilot.settings.wide):
+        for step in (self.tangents.step, 0.05, 0.2):
             for reach in (0.0, 1.0):
                 j = _segments(pilot.values, reach)
                 try:

@@ -203,7 +203,7 @@ def certify(
     problem: NestedExpectation,
     proxy: Any,
     *,
-    budget: int,
+    budget: int | None = None,
     rng: RNGLike = None,
     control: Callable[[Any, Any], Any] | None = None,
     executor: Executor | None = None,
@@ -248,6 +248,8 @@ def certify(
     (('shift',), True)
     """
     started = clock.now()
+    if budget is None:
+        raise InputError("budget", "none", "evaluations of g", "For instance budget=2_000.")
     budget = as_budget(budget)
     validated(problem, budget, None, None, None)
     check_evaluation(problem, executor, 0)

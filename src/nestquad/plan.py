@@ -202,6 +202,16 @@ def analyze(plan: Plan, values: Any) -> Estimate:
     -------
     Estimate
         Its status is ``"open"`` if the method would ask for more points.
+
+    Examples
+    --------
+    >>> import nestquad as nq
+    >>> problem = nq.NestedExpectation(nq.Uniform(), nq.Uniform(), f=lambda j: j**2)
+    >>> plan = nq.plan(problem, budget=256, method="nkq", rng=0)
+    >>> frame = plan.to_frame()
+    >>> est = nq.analyze(plan, (frame["x_1"] + frame["theta_1"]).to_numpy())
+    >>> bool(abs(est.value - 13 / 12) < 1e-3)
+    True
     """
     if not isinstance(plan, Plan):
         raise InputError("plan", type(plan).__name__, "what nq.plan returned")

@@ -29,10 +29,13 @@ DEVICES: dict[str, dict[str, Any]] = {
     "discrepancy": {"discrepant": False},
     "shape of the discrepancy": {"shaped": False},
     "cross-fitting": {"crossed": False},
+    "Student's factor": {"student": False},
+    "unseen values of g": {},
     "events of f that few points reach": {},
 }
 # Functions that return errors of zero instead.
 SILENCED = {
+    "unseen values of g": "unseen_errors",
     "events of f that few points reach": "unreached_errors",
 }
 

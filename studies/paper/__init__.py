@@ -134,6 +134,7 @@ def _page(
         for part in parts().values()
         if part.title not in texts and part.title in earlier
     }
+    notes = [part.kept for part in parts().values() if part.title in kept and part.kept]
     texts = {p.title: (texts | kept)[p.title] for p in parts().values() if p.title in texts | kept}
     body = "\n".join(texts.values())
     used = {task: run for runs in shown for task, run in runs.by_task.items()}
@@ -148,7 +149,9 @@ def _page(
             for version, sources in sorted({(run.version, run.sources) for run in used.values()})
         ),
         took=duration(sum(run.seconds for run in used.values())),
-        kept=f"\nEarlier runs, not in these numbers: {', '.join(kept)}." if kept else "",
+        kept=" ".join([f"\nEarlier runs, not in these numbers: {', '.join(kept)}.", *notes])
+        if kept
+        else "",
     )
     return head + body + _TAIL
 

@@ -83,8 +83,8 @@ def guide(ax: Any, start: tuple[float, float], r: float, until: float, text: str
     ax.plot([cost, until], [error, last], color=SOFT, linewidth=0.8, zorder=1)
     ax.annotate(
         text,
-        (until, last),
-        xytext=(-8, -1),
+        ((cost * until) ** 0.5, (error * last) ** 0.5),
+        xytext=(-2, -2),
         textcoords="offset points",
         ha="right",
         va="top",

@@ -94,7 +94,8 @@ class Part:
 
     `source` is its place in the paper, `about` what is run. `tasks` lists the runs of an effort,
     `analyze` makes findings from exactly those. `series` are configurations that only this part
-    uses. A part whose runs need an `extra` of nestquad runs only where it is named.
+    uses. A part whose runs need an `extra` of nestquad runs only where it is named. `kept` says
+    what is known of the runs behind a section that is kept from an earlier page.
     """
 
     name: str
@@ -105,3 +106,4 @@ class Part:
     analyze: Callable[[Runs], Sequence[Finding]]
     series: tuple[Series, ...] = ()
     extra: str = ""
+    kept: str = ""

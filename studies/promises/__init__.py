@@ -5,11 +5,11 @@ A new study is a module with a `STUDY`, listed here.
 
 from __future__ import annotations
 
-from studies.promises import accuracy, bo_accuracy, cluster, imports, overhead, voi, voi_sets
+from studies.promises import accuracy, bo_accuracy, cluster, imports, voi, voi_sets
 
 __all__ = ["HEAD", "STUDIES"]
 
-_MODULES = (accuracy, overhead, cluster, imports, voi, voi_sets, bo_accuracy)
+_MODULES = (accuracy, cluster, imports, voi, voi_sets, bo_accuracy)
 STUDIES = tuple(module.STUDY for module in _MODULES)
 
 HEAD = """\

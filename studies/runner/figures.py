@@ -30,7 +30,7 @@ def line_figure(
         ends = []
         for label, x, y, look in lines:
             ax.plot(x, y, **look.line, markersize=5, linewidth=1.4)
-            ends += [End(float(y[-1]), label, look.color)] if label else []
+            ends += [End(float(y[-1]), label, look.color, float(x[-1]))] if label else []
         ax.set_xlabel(f"{x_words} (log scale)")
         ax.set_ylabel(f"{y_words} (log scale)" if ax is axes[0] else "")
         label_ends(ax, ends)

@@ -448,6 +448,49 @@ def test_jumps_are_met_by_few_evaluations(kind, names):
             nq.sensitivity(option(kind), here, budget=1000, rng=seed)
 
 
+def shifted(g, spread=(0.5, 1.0)):
+    """A problem in which the parameter moves the law of θ, and so the places where g jumps."""
+
+    def make(mean):
+        return nq.NestedExpectation(
+            nq.Normal(mean, spread[0]),
+            lambda theta: nq.Normal(theta, spread[1]),
+            lambda x, theta: g(x[..., 0], theta[..., 0]),
+        )
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("g", "mean", "spread"),
+    [
+        (lambda x, theta: x + (x > 1.0), 0.3, (0.5, 1.0)),
+        (lambda x, theta: np.exp(x) + (x > 0.9), 0.02, (0.2, 0.3)),
+        (lambda x, theta: x + 50.0 * (x > 4.0), 0.3, (0.5, 1.0)),
+        (lambda x, theta: 100.0 * x + (x > 1.0), 0.3, (0.5, 1.0)),
+        (lambda x, theta: x + theta * (theta > 0.7), 0.0, (0.5, 1.0)),
+    ],
+    ids=["beside zero", "exponential", "rare", "small beside the slope", "in theta"],
+)
+def test_jumps_beyond_a_share_of_the_parameter(g, mean, spread):
+    """Where the parameter is near zero, a share of it moves x by nothing."""
+    for budget in (500, 1500, 3000):
+        with pytest.raises(nq.DiscontinuityError, match="where mean moves"):
+            nq.sensitivity(shifted(g, spread), {"mean": mean}, budget=budget, rng=0)
+
+
+def test_a_jump_that_no_parameter_moves_is_none():
+    def steps(scale):
+        return nq.NestedExpectation(
+            nq.Normal(),
+            nq.Normal(),
+            lambda x, theta: scale * (theta[..., 0] + x[..., 0] + (x[..., 0] > 0.5)),
+        )
+
+    s = nq.sensitivity(steps, {"scale": 0.3}, budget=2000, rng=0, method="nqmc")
+    assert holds(s["scale"], norm.sf(0.5))
+
+
 @pytest.mark.parametrize("kind", ["ramp", "call"])
 def test_kinks_and_ramps_are_no_jumps(kind):
     for seed in range(0, 10, 2):

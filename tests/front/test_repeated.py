@@ -104,6 +104,21 @@ def test_bars_have_errors_of_the_innermost_level():
     assert np.mean([est.std_error for est in found]) > 0.4 * np.mean(errors)
 
 
+def test_levels_of_several_coordinates_with_kinks():
+    """J_2 is the sum of y_1, exactly, and J_1 the Bachelier price of a call on it."""
+    problem = nq.RepeatedExpectation(
+        laws=[nq.Normal(np.zeros(3)), lambda a: nq.Normal(a, 1.0), lambda a, b: nq.Normal(b, 1.0)],
+        g=lambda y, a, b: y.sum(axis=-1),
+        f=[lambda j: np.maximum(j - 1.0, 0.0), lambda j: np.maximum(j, 0.0)],
+        exact=0.3541875233,
+    )
+    found = [nq.estimate(problem, budget=1000, rng=seed) for seed in range(4)]
+    errors = np.array([est.value - problem.exact for est in found])
+    assert all(covers(est, problem.exact) for est in found)
+    assert np.abs(errors).max() < 2e-3 * problem.exact
+    assert np.abs(errors.mean()) < 1e-3 * problem.exact
+
+
 def test_a_level_that_cannot_be_learned_is_named():
     problem = nq.RepeatedExpectation(
         laws=[nq.Uniform(), nq.Uniform(), nq.Uniform()],

@@ -152,6 +152,19 @@ def test_heavy_noise_of_a_table_widens_its_interval():
     assert 0.05 < np.median(halves) < 3.0
 
 
+@pytest.mark.parametrize("seed", [0, 2, 4])
+def test_levels_beyond_all_scenarios_are_unknown_with_factors(seed):
+    rng = np.random.default_rng(seed)
+    factor = rng.standard_normal(200)
+    loss = np.exp(factor)[:, None] + 0.5 * rng.standard_normal((200, 2))
+    frame = {"scenario": np.arange(200).repeat(2), "loss": loss.ravel(), "rate": factor.repeat(2)}
+    report = risk.from_table(frame, factors=["rate"], var=(0.9999, 0.9), es=0.995)
+    assert np.isinf(report.var[0.9999].half_width)
+    assert np.isinf(report.es[0.995].half_width)
+    assert np.isfinite(report.var[0.9].half_width)
+    assert any("takes at least 30,0" in note for note in report.notes)
+
+
 def test_factors_are_checked():
     frame, _ = table(100, 2, 0)
     with pytest.raises(nq.InputError, match="no column 'volatility'"):

@@ -58,7 +58,7 @@ def test_swapped_tables_on_the_command_line(tmp_path, capsys):
     swapped = ["--parameters", paths["parameters"], "--costs", paths["effects"]]
     command = ["voi", *map(str, [*swapped, "--effects", paths["costs"]]), "--wtp", "20000"]
     assert main(command) == 2
-    assert "Are they swapped? Exchange them; if they are right, add --as-given." in (
+    assert "Are they swapped? Exchange the two tables; if they are right, add --as-given." in (
         capsys.readouterr().err
     )
     assert main([*command, "--as-given"]) == 0

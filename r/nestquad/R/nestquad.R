@@ -111,8 +111,9 @@ evppi <- function(outputs, inputs, pars = NULL, seed = 0) {
   sets <- if (is.null(pars)) list() else if (is.list(pars)) pars else list(pars)
   unknown <- setdiff(unlist(sets), names(inputs))
   if (length(unknown)) {
-    stop("pars: ", paste(unknown, collapse = ", "), " not among the columns of inputs",
-         call. = FALSE)
+    nearest <- names(inputs)[which.min(adist(unknown[1], names(inputs), ignore.case = TRUE))]
+    stop("pars: ", paste(unknown, collapse = ", "), " not among the columns of inputs. ",
+         "Did you mean ", nearest, "?", call. = FALSE)
   }
   several <- Filter(function(set) length(set) > 1, sets)
   groups <- unlist(lapply(several, function(set) c("--pars", quoted(set))))

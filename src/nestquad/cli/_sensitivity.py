@@ -48,9 +48,16 @@ def add_sensitivity(command: Command) -> None:
     parser.add_argument("--derivative", default="difference", metavar="NAME", help=known)
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InputError("--parameters", f"{twice!r} twice", "each name once")
+    return dict(pairs)
+
+
 def _run(args: argparse.Namespace) -> int:
     try:
-        parameters = json.loads(args.parameters)
+        parameters = json.loads(args.parameters, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         given = f"{args.parameters!r} ({error.msg} at character {error.pos})"
         raise InputError("--parameters", given, """JSON such as '{"vol": 0.2}'""") from error

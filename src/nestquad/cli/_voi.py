@@ -205,7 +205,7 @@ def _run(args: argparse.Namespace) -> int:
         return 2 if seen.problems else 0
     if seen.problems and seen.problems[0].table == "costs and effects":
         asked = seen.problems[0].error
-        advice = "Are they swapped? Exchange them; if they are right, add --as-given."
+        advice = asked.advice.replace("say as_given", "add --as-given")
         raise nq.InputError(asked.argument, asked.given, asked.expected, advice)
     if not [k for some in args.wtp for k in some]:
         raise nq.InputError("--wtp", "nothing", "a willingness to pay, as --wtp 20000")

@@ -252,6 +252,21 @@ def compare(
         Texts for the designs.
     settings
         Others of the criterion, such as `tol` for each design.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import nestquad as nq
+    >>> from nestquad import design
+    >>> slope = design.Experiment(  # y = θ d + noise of standard deviation 0.5
+    ...     prior=nq.Normal(0.0, 1.0),
+    ...     log_prob=lambda y, theta, d: (-2.0 * (y - theta * d) ** 2)[..., 0] - np.log(1.2533),
+    ...     simulate=lambda theta, e, d: theta * d + 0.5 * e,
+    ...     noise=nq.Normal(0.0, 1.0),
+    ... )
+    >>> table = design.compare(slope, [0.5, 1.0, 2.0], budget=3000, rng=0)
+    >>> table.best
+    2
     """
     check_experiment(experiment)
     rows = listed("designs", designs, "a sequence of designs")

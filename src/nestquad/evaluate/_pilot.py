@@ -6,13 +6,17 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from scipy.special import ndtr
 
-from nestquad._typing import Array
+from nestquad._typing import Array, Indices
 from nestquad.errors import DiscontinuityError, InputError, NestquadError, NumericalError
 from nestquad.evaluate._call import f_or_nan
 from nestquad.evaluate._tangents import Driving, Tangents
 
 __all__ = ["Pilot", "PilotSettings"]
+
+# Step relative to a parameter that moves a jump by more than the last interval of its bisection.
+_NUDGE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -36,20 +40,19 @@ class PilotSettings:
     small, resolved
         A parameter below `small` of which 1 % changes neither g nor f by the share `resolved` has a
         larger unit than its own size: differences would be rounding.
-    wide
-        Relative steps that look for jumps of g: 5 % of a strike or a volatility carries several
-        percent of the points across the jump of a digital option, 20 % carries three times more.
     far
         Relative steps of a component with slope zero at all points: it acts by jumps, beyond kinks,
         or not at all.
-    suspicious
-        Distance of g to its tangent, relative to twice the sum of its own and of the mean slope
-        times the step, beyond which a jump is looked for.
-    candidates, halvings
-        Points of each step at which a jump is looked for by bisection, and its depth.
-    left
-        Share of the change of g that a jump leaves on the last interval. A smooth g leaves 2^-26,
-        and a root 2^-13.
+    wide
+        Relative step of the parameters that shows points beside a jump.
+    on_line, most_lines, beyond
+        Points of a line through θ and x on which jumps of g are looked for, most lines, and how far
+        beyond a ball with most of the probability they reach, in standard deviations.
+    halvings, left
+        Depth of the bisection of a jump, and share of the change of g that a jump leaves on the
+        last interval. A smooth g leaves 2^-26, and a root 2^-13.
+    material
+        Size of a jump relative to the spread of g below which it is an error of a solver.
     wrong_slope, wrong_share
         Relative error of a given derivative at a point that counts as wrong, and the share of wrong
         points from which on it is refused: a few may lie at a kink.
@@ -58,18 +61,20 @@ class PilotSettings:
     steps: tuple[float, ...] = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
     agreement: float = 1e-8
     disagreement: float = 0.02
-    n_ladder: int = 32
+    n_ladder: int = 8
     share: float = 0.1
     fewest: int = 8
     most: int = 256
     small: float = 1e-2
     resolved: float = 1e-7
-    wide: tuple[float, ...] = (0.05, 0.2)
     far: tuple[float, ...] = (50.0, 2.0, 0.5)
-    suspicious: float = 0.25
-    candidates: int = 4
+    wide: float = 0.2
+    on_line: int = 24
+    most_lines: int = 64
+    beyond: float = 3.0
     halvings: int = 26
     left: float = 2.0**-7
+    material: float = 1e-4
     wrong_slope: float = 0.01
     wrong_share: float = 0.05
 
@@ -81,12 +86,14 @@ class Pilot:
     ----------
     tangents
         Derivatives, with the step that was chosen.
-    w, v
-        Driving variables (n, 1, ·) of x and θ.
+    z, w, v
+        Normal scores (n, d) of x and θ, and their driving variables (n, 1, ·).
     n_spent
         Evaluations of g so far.
     disagreement
         Relative difference of slopes at two steps.
+    n_lines
+        Lines through θ and x on which jumps of g were looked for.
     values, slopes
         g (n, p) and its scaled derivatives (n, p, K) at the points.
     """
@@ -95,15 +102,14 @@ class Pilot:
 
     def __init__(self, tangents: Tangents, budget: int | None) -> None:
         own, k = self.settings, len(tangents.phi)
-        each = 3 + 4 * len(own.wide) + (2 * k if tangents.derivative == "difference" else 0)
-        n = own.most if budget is None else int(own.share * budget / each)
+        each = 3 + (2 * k if tangents.derivative == "difference" else 0)
+        n = own.most if budget is None else int(0.3 * own.share * budget / each)
         n = int(np.clip(n, own.fewest, own.most))
         problem, rng = tangents.problem, np.random.default_rng(0)
-        laws = Driving(tangents.inner_law), Driving(problem.outer_law)
-        self.w, self.v = (
-            law.from_uniform(rng.uniform(1e-9, 1.0 - 1e-9, (n, 1, law.base_dim))) for law in laws
-        )
-        self.tangents, self.n_spent = tangents, 0
+        dims = [law.base_dim for law in (tangents.inner_law, problem.outer_law)]
+        self.tangents, self.z = tangents, rng.standard_normal((n, sum(dims)))
+        self.w, self.v = self._driving(self.z)
+        self.n_spent = 0
         self.tangents = tangents = replace(tangents, scale=self._scales())
         # Of different lengths: a spot and a strike that move alike meet no jump.
         rng = np.random.default_rng(1)
@@ -115,16 +121,20 @@ class Pilot:
         values, slopes = self.tangents(self.w, self.v)
         self.n_spent += n * self.tangents.cost
         self.values, self.slopes = values[:, 0], slopes[:, 0]
-        for direction in signs:
-            self._check(direction)
+        if tangents.derivative != "difference" or tangents.gradient is not None:
+            for direction in signs:
+                self._check_given(self.slopes @ direction, direction)
+        n = own.most_lines if budget is None else int(0.3 * own.share * budget / own.on_line)
+        self.n_lines = int(np.clip(n, 6, own.most_lines))
+        self._refuse_jumps(signs)
         still = [i for i in range(k) if not self.slopes[..., i].any()]
         beyond = [i for i in still if self._acts_beyond(i)]
         active = tuple(i for i in range(k) if i not in still or i in beyond)
         self.tangents = replace(self.tangents, active=active)
 
-    def _at(self, steps: Array, rows: slice = slice(None)) -> Array:
-        """g (n, p) at φ + s · steps."""
-        w, v = self.w[rows], self.v[rows]
+    def _at(self, steps: Array, at: slice | tuple[Array, Array] = slice(None)) -> Array:
+        """g (n, p) at φ + s · steps: at given driving variables, or at rows of the pilot's."""
+        w, v = (self.w[at], self.v[at]) if isinstance(at, slice) else at
         self.n_spent += len(w)
         return self.tangents.values(self.tangents.moved(steps), w, v)[:, 0]
 
@@ -196,62 +206,131 @@ class Pilot:
         return np.asarray(np.nan_to_num(np.concatenate([g, f], axis=1)))
 
     def _acts_beyond(self, k: int) -> bool:
-        """Whether g changes at a point, or points move, if component k of slope zero moves far.
+        """Whether g changes at a point, or points move, if component k of slope zero moves far."""
+        unit = np.eye(len(self.tangents.phi))[k]
+        sides = (sign * step * unit for step in self.settings.far for sign in (1.0, -1.0))
+        found = (self._tried(side) for side in sides)
+        changed = any(g is not None and bool((g != self.values).any()) for g in found)
+        return changed or k in self.tangents.in_laws
 
-        Raises where g jumps.
-        """
-        own, unit = self.settings, np.eye(len(self.tangents.phi))[k]
-        for step in own.far:
-            reached = ((side * unit, self._tried(side * unit)) for side in (step, -step))
-            known = [(reach, np.abs(g - self.values)) for reach, g in reached if g is not None]
-            for reach, change in known:
-                self._look_for_jumps(change, reach)
-            if any(change.any() for _, change in known):
-                return True
-        return k in self.tangents.in_laws
-
-    def _tried(self, steps: Array, rows: slice = slice(None)) -> Array | None:
+    def _tried(self, steps: Array, at: slice | tuple[Array, Array] = slice(None)) -> Array | None:
         """g (n, p) at φ + s · steps; None where there is no such problem."""
         try:
             with np.errstate(all="ignore"):
-                return self._at(steps, rows)
+                return self._at(steps, at)
         except NestquadError:  # such as a correlation beyond 1
             return None
 
-    def _check(self, signs: Array) -> None:
-        """Compare slopes with differences of g along a direction, small and wide.
+    def _refuse_jumps(self, signs: Array) -> None:
+        """Raise if g jumps in θ or x at a place that moves with the parameters.
 
-        A wide step that disagrees with the slope at a point may have met a jump of g, a kink or
-        curvature. Bisection tells: the change of g across a jump does not shrink.
+        Lines through the space of normal scores of θ and x reach what few points do not. A jump is
+        the change of g that bisection leaves. Where it moves, its two sides are on one side of it
+        after a small step along some of `signs`. A jump in the parameters alone is none of J.
         """
-        own, along = self.settings, self.slopes @ signs  # (n, p)
-        if self.tangents.derivative != "difference" or self.tangents.gradient is not None:
-            self._check_given(along, signs)
-        mean, size = np.abs(along).mean(axis=0), np.abs(self.values).max()
-        for step in (side * wide for wide in own.wide for side in (1.0, -1.0)):
-            reached = ((h, self._tried(h * signs)) for h in step * 0.5 ** np.arange(6.0))
-            step, there = next(((h, g) for h, g in reached if g is not None), (step, None))
-            if there is None:
+        material = self.settings.material * self.values.std(axis=0)
+        for low, high, jump, c in zip(*self._jumps(self._near(signs[0])), strict=True):
+            ends = np.stack([low, high])
+
+            def moves(steps: Array, ends: Array = ends, jump: float = jump, c: int = c) -> bool:
+                g = self._tried(steps, self._driving(ends))
+                return g is not None and bool(abs(g[1, c] - g[0, c]) < 0.5 * jump)
+
+            sides = [side * _NUDGE * one for one in signs for side in (1.0, -1.0)]
+            if jump > material[c] and any(map(moves, sides)):
+                eye, labels = _NUDGE * np.eye(signs.shape[1]), self.tangents.family.labels()
+                names = [name for name, e in zip(labels, eye, strict=True) if moves(e) or moves(-e)]
+                self._refuse(low, jump, names or labels)
+
+    def _driving(self, z: Array) -> tuple[Array, Array]:
+        """Driving variables (n, 1, ·) of x and θ from normal scores (n, d)."""
+        u = np.clip(ndtr(z), 1e-15, 1.0 - 1e-15)[:, None]
+        inner = Driving(self.tangents.inner_law)
+        w, v = u[..., : inner.dim], u[..., inner.dim :]
+        return inner.from_uniform(w), Driving(self.tangents.problem.outer_law).from_uniform(v)
+
+    def _near(self, signs: Array) -> Array:
+        """Normal scores (n, d) of the points, first those where g leaves its tangent by most."""
+        along, step, away = self.slopes @ signs, self.settings.wide, np.zeros_like(self.values)
+        size = (
+            step * (np.abs(along) + np.abs(along).mean(axis=0)) + 1e-9 * np.abs(self.values).max()
+        )
+        for side in (step, -step):
+            g = self._tried(side * signs)
+            if g is not None:
+                away = np.maximum(away, np.abs(g - self.values - side * along) / (size + 1e-300))
+        return self.z[np.argsort(-away.max(axis=1), kind="stable")]
+
+    def _jumps(self, near: Array) -> tuple[Array, Array, Array, Indices]:
+        """Places (m, d) before and after jumps of g on lines, their sizes and their outputs.
+
+        Two lines are diagonals through the center; others go through points (n, d).
+        """
+        own, rng = self.settings, np.random.default_rng(2)
+        dim, found = near.shape[1], list[tuple[Array, Array, int, float, float]]()
+        t = np.linspace(-1.0, 1.0, own.on_line)[:, None] * (np.sqrt(dim) + own.beyond)
+        for line in range(self.n_lines):
+            any_way = rng.standard_normal(dim)
+            along = any_way if line > 1 else np.ones(dim) if line == 0 else np.sign(any_way)
+            along = along / np.linalg.norm(along)
+            z = t * along + (near[(line - 2) % len(near)] if line > 1 else 0.0)
+            g = self._here(z)
+            if g is None:
                 continue
-            rest = np.abs(there - self.values - step * along)
-            limit = 2.0 * abs(step) * (np.abs(along) + mean) + 1e-9 * size
-            ratio = rest / np.maximum(limit, 1e-300)
-            self._look_for_jumps(np.where(ratio > own.suspicious, ratio, 0.0), step * signs)
+            change = np.diff(g, axis=0)
+            beside = np.pad(change, ((1, 1), (0, 0)), mode="edge")
+            trend = 0.5 * (beside[:-2] + beside[2:])
+            away = np.abs(change - trend)
+            relative = away / (np.abs(beside[:-2]) + np.abs(beside[2:]) + 1e-300)
+            for c in range(g.shape[1]):
+                places = {int(np.argmax(away[:, c])), int(np.argmax(relative[:, c]))}
+                found += [
+                    (z[i], z[i + 1] - z[i], c, g[i, c], trend[i, c])
+                    for i in sorted(places)
+                    if away[i, c]
+                ]
+        if not found:
+            return near[:0], near[:0], np.zeros(0), np.zeros(0, dtype=np.intp)
+        starts, steps, outputs, values, trends = map(np.array, zip(*found, strict=True))
+        return self._bisected(starts, steps, outputs, values, trends)
 
-    def _look_for_jumps(self, suspicion: Array, reach: Array) -> None:
-        """Raise if g jumps between φ and φ + s · reach, at points of the largest suspicion (n, p).
+    def _bisected(
+        self, start: Array, step: Array, c: Indices, g_low: Array, trend: Array
+    ) -> tuple[Array, Array, Array, Indices]:
+        """Those (m, d) of the intervals at which output c jumps, narrowed, and sizes of jumps.
 
-        A jump at the same parameters for all points, such as a change of regime, is none in x.
+        Intervals begin at `start`, where output c is `g_low`; beside a jump, g changes by `trend`.
         """
-        order = np.argsort(-suspicion.max(axis=1))[: self.settings.candidates]
-        jumps = []
-        for at in order[suspicion[order].max(axis=1) > 0]:
-            jump = self._bisected(int(at), int(np.argmax(suspicion[at])), reach)
-            if jump is not None:
-                jumps.append((int(at), *jump))
-        places = [place for _, _, place, _ in jumps]
-        if len(jumps) == 1 or np.ptp(places or [0.0]) > 1e-3:
-            self._refuse(*jumps[int(np.argmin(places))], reach)
+        own, low = self.settings, np.zeros(len(c))
+        ends = self._here(start + step)
+        if ends is None:
+            return start[:0], start[:0], low[:0], c[:0]
+        g_high = ends[np.arange(len(c)), c] - trend
+        first = np.abs(g_high - g_low)
+        for k in range(1, own.halvings + 1):
+            place = low + 0.5**k
+            found = self._here(start + place[:, None] * step) if len(c) else None
+            if found is None:
+                return start[:0], start[:0], low[:0], c[:0]
+            g = found[np.arange(len(c)), c] - place * trend
+            up = np.abs(g - g_low) <= np.abs(g_high - g)
+            low, g_low, g_high = (
+                np.where(up, place, low),
+                np.where(up, g, g_low),
+                np.where(up, g_high, g),
+            )
+            if k in (4, 8, own.halvings):  # a smooth g leaves 2^-k
+                left = np.abs(g_high - g_low) > max(own.left, 2.0 ** (1 - k)) * first
+                start, step, c = start[left], step[left], c[left]
+                trend, first, low = trend[left], first[left], low[left]
+                g_low, g_high = g_low[left], g_high[left]
+        high = low + 0.5**own.halvings
+        before, after = start + low[:, None] * step, start + high[:, None] * step
+        return before, after, np.abs(g_high - g_low), c
+
+    def _here(self, z: Array) -> Array | None:
+        """g (n, p) at normal scores (n, d) and the given parameters; None where it fails."""
+        return self._tried(np.zeros(self.slopes.shape[-1]), self._driving(z))
 
     def _check_given(self, along: Array, signs: Array) -> None:
         """Refuse derivatives of others that disagree with differences of g."""
@@ -272,39 +351,12 @@ class Pilot:
             advice = "math.sqrt, float() and the like cut a parameter off from differentiation."
         raise InputError(argument, given, "derivatives that agree with g", advice)
 
-    def _bisected(self, at: int, c: int, reach: Array) -> tuple[int, float, float] | None:
-        """Output, place between 0 and 1 and size of a jump of g at one point; None without one."""
-        row = slice(at, at + 1)
-        low, high, g_low = 0.0, 1.0, self.values[at, c]
-        g_high = self._at(reach, row)[0, c]
-        first = abs(g_high - g_low)
-        for _ in range(self.settings.halvings):
-            middle = 0.5 * (low + high)
-            g_middle = self._at(middle * reach, row)[0, c]
-            if abs(g_middle - g_low) > abs(g_high - g_middle):
-                high, g_high = middle, g_middle
-            else:
-                low, g_low = middle, g_middle
-            if abs(g_high - g_low) <= self.settings.left * first:
-                return None
-        return c, low, float(abs(g_high - g_low))
-
-    def _refuse(self, at: int, c: int, low: float, jump: float, reach: Array) -> None:
-        """Name the jump of output c of g at a point, and parameters that cross it alone."""
-        row, labels = slice(at, at + 1), self.tangents.family.labels()
-        before, here = self._at(low * reach, row)[0, c], np.eye(len(reach))
-
-        def crosses(k: int) -> bool:
-            there = self._tried(low * reach + 2.0**-6 * reach * here[k], row)
-            return there is not None and bool(abs(there[0, c] - before) > 0.5 * jump)
-
-        names = [label for k, label in enumerate(labels) if reach[k] and crosses(k)]
-        names = names or [label for label, move in zip(labels, reach, strict=True) if move]
-        problem = self.tangents.moved(low * reach)
-        x, theta = self.tangents.points(problem, self.w[row], self.v[row])
+    def _refuse(self, z: Array, jump: float, names: list[str]) -> None:
+        """Name a jump of g at normal scores (d,), and the parameters that move it."""
+        x, theta = self.tangents.points(self.tangents.problem, *self._driving(z[None]))
         raise DiscontinuityError(
-            f"g jumps by {jump:.4g} where {', '.join(names)} {'move' if names[1:] else 'moves'} by "
-            f"{low * np.abs(reach).max():.2%}, at theta = {theta[0].tolist()}, "
+            f"g jumps by {jump:.4g} where {', '.join(names)} {'move' if names[1:] else 'moves'}, "
+            f"at theta = {theta[0].tolist()}, "
             f"x = {x[0, 0].tolist()}: the derivative of J is not the mean of that of g. Replace "
             "the jump by its mean over a part of x (for a digital option, its probability given "
             "the step before), or by a steep ramp; or difference two estimates with the same seed."

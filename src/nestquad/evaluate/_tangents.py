@@ -221,7 +221,12 @@ class Tangents:
         return self._raw(problem, *self.points(problem, w, v)).ndim == 2
 
     def _raw(self, problem: NestedExpectation, x: Array, theta: Array) -> Array:
-        return call_g(problem, CountedG(problem), x, theta)
+        try:
+            return call_g(problem, CountedG(problem), x, theta)
+        except EvaluationError as error:
+            if problem is not self.problem:
+                error.advice = f"Parameters are beside the given ones there. {error.advice}"
+            raise
 
     def __call__(self, w: Array, v: Array) -> tuple[Array, Array]:
         """Values (T, N, p) of g and derivatives (T, N, p, K)."""

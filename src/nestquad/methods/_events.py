@@ -53,12 +53,16 @@ class EventSettings:
     carriers
         Number of values that carry a variance up to which it is taken as unknown: the relative
         standard error of an estimated variance is 1/√h, and twice that is 1 at h = 4.
+    residual
+        Share of the spread of g beyond which a residual of a learned model counts as an event;
+        smaller ones are errors of interpolation.
     """
 
     expected: float = 3.0
     most: int = 20
     one_in: int = 20
     carriers: float = 4.0
+    residual: float = 0.1
 
     def are_few(self, count: Array, n: int) -> Mask:
         """Whether `count` events among n points are few, or none."""
@@ -293,22 +297,40 @@ def _far_changes(problem: NestedExpectation, j: Array, usual: Array) -> Array:
 def unseen_errors(
     model: ModelOfJ, check: Check | None, average: DenseAverage, answers: Array
 ) -> Array:
-    """Directions (k, q) of the error where the points do not show how far J reaches.
-
-    f has few events or none, and few values of Ĵ or of g carry its variance: the size of an event
-    is unknown. Values of g that no point has shown are part of the posterior, by fresh pairs.
-    """
+    """Directions (k, m) of the error from values of g that no point has shown."""
     base, f = model.sketch, average.f(model.sketch.j)
+    rest, known = [model.unexplained()], [base.j]
+    if check is not None:
+        known.append(check.values.reshape(-1, base.j.shape[1]))
+        rest.append((check.residuals(model), check.weights))
+    values = [left.reshape(-1, left.shape[-1]) for left, _ in rest]
+    shares = [np.repeat(w / w.mean(), left[..., 0].size // len(w)) for left, w in rest]
     j = base.j[:, 0] if average.scalar else base.j
+    limit = _SETTINGS.residual * np.hypot(base.j.std(axis=0), values[0].std(axis=0))
+    values = [
+        np.where(share[:, None] * np.abs(left) > limit, left, 0.0)
+        for share, left in zip(shares, values, strict=True)
+    ]
+    # If few of all these values carry a variance, the size of an event is unknown.
+    seen = base.j, np.concatenate(known), np.concatenate(values)
     away = np.abs(f - np.median(f, axis=0))
     count = (away > 1e-6 * away.max(axis=0)).sum(axis=0)
-    seen = [base.j] if check is None else [base.j, check.values.reshape(-1, base.j.shape[1])]
-    if _SETTINGS.are_few(count, len(f)).all() and max(map(spread_factor, seen)) == np.inf:
+    few = bool(_SETTINGS.are_few(count, len(f)).all())
+    if few and max(map(spread_factor, seen)) == np.inf:
         bound = rule_of_three(average.problem, j, f[0], min(model.n_points, len(j)))
         return floor_directions(average.problem, answers, bound / NORMAL_95)
-    if not _is_constant(np.concatenate(seen)):
+    if not any(left.any() for left in values) and np.ptp(base.j, axis=0).any():
         return np.zeros((average.final(answers).size, 1))
-    return floor_directions(average.problem, answers, constant_value_errors(average.problem, j, f))
+    weights = np.repeat(base.weights[:, None] / base.weights.sum(), f.shape[1], axis=1)
+    errors = unseen_value_errors(
+        average.problem,
+        np.concatenate(values),
+        j,
+        f,
+        weights,
+        value_weights=np.concatenate(shares) / sum(map(len, values)),
+    )
+    return floor_directions(average.problem, answers, errors)
 
 
 def unreached_errors(

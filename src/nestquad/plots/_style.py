@@ -152,17 +152,32 @@ class End:
 
 
 def label_ends(ax: Any, ends: Iterable[End]) -> None:
-    """Write labels right of the axes, moved apart where they would overlap. Fixes the limits."""
+    """Write labels where curves end, or right of the axes if they would cover others there.
+
+    Right of the axes they are moved apart where they would overlap. Fixes the limits.
+    """
     ax.autoscale_view()
     ax.set_xlim(ax.get_xlim())
     ax.set_ylim(ax.get_ylim())
     to_axes = ax.transData + ax.transAxes.inverted()
-    right = ax.get_xlim()[1]
-    line = 1.4 * TEXT_SIZE / (72.0 * ax.get_window_extent().height / ax.figure.dpi)
+    right, size = ax.get_xlim()[1], ax.get_window_extent()
+    line = 1.4 * TEXT_SIZE / (72.0 * size.height / ax.figure.dpi)
+    letter = 0.62 * TEXT_SIZE / (72.0 * size.width / ax.figure.dpi)
+    curves = [
+        to_axes.transform(np.column_stack(curve.get_data()).astype(float))
+        for curve in ax.get_lines()
+        if curve.get_transform() == ax.transData
+    ]
+    text_look = {"fontsize": TEXT_SIZE, "va": "center", "transform": ax.transAxes}
     places: list[tuple[float, float, End]] = []
     for end in ends:
         x, y = map(float, to_axes.transform((right if end.x is None else end.x, end.y)))
-        places.append((x, y, end))
+        box = np.array([[x + 0.02, y], [x + 0.02 + letter * len(end.text.replace("$", "")), y]])
+        if box[1, 0] < 1.0 and not any(_meets(curve, box, 0.6 * line) for curve in curves):
+            ax.text(x + 0.015, y, end.text, color=end.color, **text_look)
+            curves.append(box)
+        else:
+            places.append((x, y, end))
     places.sort(key=lambda place: place[1])
     sizes = [line * (1 + end.text.count("\n")) for _, _, end in places]
     heights = _apart([y for _, y, _ in places], sizes)
@@ -170,8 +185,17 @@ def label_ends(ax: Any, ends: Iterable[End]) -> None:
         if end.x is not None and (x < 0.9 or abs(height - y) > line):
             line_look = {"linewidth": 0.5, "alpha": 0.7, "zorder": 1, "clip_on": False}
             ax.plot([x, 1.01], [y, height], color=end.color, transform=ax.transAxes, **line_look)
-        text_look = {"fontsize": TEXT_SIZE, "va": "center", "transform": ax.transAxes}
         ax.text(1.015, height, end.text, color=end.color, **text_look)
+
+
+def _meets(curve: Array, box: Array, distance: float) -> bool:
+    """Whether a curve (n, 2) comes closer to a horizontal line (2, 2) than a distance."""
+    curve = curve[np.argsort(curve[:, 0])]
+    if not len(curve):
+        return False
+    x = np.linspace(box[0, 0], box[1, 0], 40)
+    y = np.interp(x, curve[:, 0], curve[:, 1], left=np.inf, right=np.inf)
+    return bool((np.abs(y - box[0, 1]) < distance).any())
 
 
 def _apart(wanted: list[float], sizes: list[float]) -> list[float]:

@@ -157,7 +157,12 @@ def from_table(
         learned = by_factors.law(seed)
         fields["method"] = "regression on factors"
         found = Estimate.from_draws(*by_factors.measured(learned, targets, seed), **fields)
-        notes, distribution = _factor_notes(learned, names, n), LossDistribution(learned)
+        notes = [*_factor_notes(learned, names, n), *_few_notes(targets, n)]
+        few = [_is_beyond(kind, level, n) for kind, level in targets.keys]
+        if any(few):  # the law has the scenarios of the table, and no others
+            errors = np.where(few, np.inf, found.std_error)
+            found = replace(found, std_error=errors, covariance=np.diag(errors**2), draws=None)
+        distribution = LossDistribution(learned)
     else:
         fields["status"] = "done" if law.varies else "unreliable"
         value, errors = law.moved().values(targets), law.directions(targets)
@@ -180,8 +185,10 @@ def _factor_notes(law: LawOfJ, names: Sequence[str], n: int) -> list[str]:
     return [
         f"the loss is learned from {', '.join(map(str, names))} at {n:,} scenarios, each predicted "
         "by a fit to others",
-        f"repeated draws show that factors leave {law.unexplained_share:.1%} of the variance of J "
-        "unexplained, which the law accounts for",
+        "J does not vary over scenarios: factors have nothing to explain"
+        if not law.variance > 0
+        else f"repeated draws show that factors leave {law.unexplained_share:.1%} of the variance "
+        "of J unexplained, which the law accounts for",
     ]
 
 
@@ -369,7 +376,9 @@ def _read(frame: Any, scenario: str, losses: list[str], factors: list[str]) -> _
     columns = {name: _column(frame, name, there) for name in (scenario, *losses, *factors)}
     lengths = {name: len(one) for name, one in columns.items()}
     if len({*lengths.values()}) > 1 or 0 in lengths.values():
-        raise InputError("frame", f"columns of lengths {lengths}", "columns of one length, not 0")
+        raise InputError(
+            "frame", f"columns of lengths {lengths}", "columns of one length, with a row at least"
+        )
     numbers: dict[Any, int] = {}
     labels = columns[scenario].tolist()
     for row, one in enumerate(labels):
@@ -453,7 +462,7 @@ def _unseen(targets: Targets, value: Array, raw: Moved, n: int) -> Array:
         if kind == "exceed":
             hits = min(value[i], 1.0 - value[i]) * n
             out[i] = np.sqrt(hits + 3.0) / n if hits < SETTINGS.hits else 0.0
-        elif (1.0 - level) * n < SETTINGS.fewest_beyond:
+        elif _is_beyond(kind, level, n):
             out[i] = np.inf
         elif kind == "es" and not j[-1] > np.quantile(j, level, method="inverted_cdf"):
             # Three of n scenarios may have larger losses, by no less than losses differ.
@@ -480,14 +489,22 @@ def _notes(targets: Targets, table: NestedTable, n: int) -> list[str]:
         )
     if noise > 0.5:
         notes.append("more inner draws for each scenario would help most")
-    for kind, level in targets.keys:
-        if kind in ("var", "es") and (1.0 - level) * n < SETTINGS.fewest_beyond:
-            need = int(np.ceil(SETTINGS.fewest_beyond / (1.0 - level)))
-            notes.append(
-                f"{label(kind, level)} takes at least {need:,} scenarios; there are {n:,}, and its "
-                "error is not known: more scenarios, or a lower level, would help"
-            )
-    return notes
+    return notes + _few_notes(targets, n)
+
+
+def _is_beyond(kind: Kind, level: float, n: int) -> bool:
+    """Whether fewer of n scenarios are beyond a level than it takes to know it."""
+    return kind != "exceed" and (1.0 - level) * n < SETTINGS.fewest_beyond
+
+
+def _few_notes(targets: Targets, n: int) -> list[str]:
+    return [
+        f"{label(kind, level)} takes at least "
+        f"{np.ceil(SETTINGS.fewest_beyond / (1.0 - level)):,.0f} scenarios; there are {n:,}, and "
+        "its error is not known: more scenarios, or a lower level, would help"
+        for kind, level in targets.keys
+        if _is_beyond(kind, level, n)
+    ]
 
 
 def _by_scenario(z: Array, names: Sequence[str], group: Indices) -> Array:

@@ -41,12 +41,14 @@ INNER = InnerSettings()
 class InnerMeans:
     """J at T points by rules of N, N/2 and N/4 values, (views, T, p), and which rule it was.
 
-    `controls` are the control variates that were fitted, whether the rule uses them or not.
+    `controls` are the control variates that were fitted, whether the rule uses them or not; `rest`
+    (t, N, p) is the remainder of g at some θ, less its mean there.
     """
 
     j: Array
     rule: str
     dim: int
+    rest: Array
     controls: ControlVariates | None = None
 
     @property
@@ -139,6 +141,7 @@ def inner_means(
         scale * candidates[best],
         best,
         inner.x.shape[-1],
+        scale * (rest - rest.mean(axis=1, keepdims=True)),
         controls=controls,
     )
 

@@ -208,6 +208,14 @@ class JointModel(ModelOfJ):
         rows, every = self._sketched, self._lattices
         return DenseSet(every.uniform[rows], every.weights[rows], every.j[rows])
 
+    @cached_property
+    def design(self) -> DenseSet:
+        rows = np.arange(self.n_points, dtype=float).reshape(self.data.n_shifts, -1)
+        order = in_sequence_order(rows).astype(np.intp)
+        every = self._lattices
+        # One θ and one x: both weigh.
+        return DenseSet(every.uniform[order], self.data.weights, every.j[order])
+
     def as_function(self) -> JointModel:
         return replace(self, branches=False)
 

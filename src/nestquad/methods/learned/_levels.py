@@ -10,6 +10,7 @@ innermost J go through all levels by a few matrix products and FFTs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -43,6 +44,12 @@ class LevelSettings:
     log2_step
         Base-2 logarithm of the growth. The difference to a lattice that is four times as small
         bounds the error of any rate above n^(-1/2).
+    log2_nested
+        Base-2 logarithm of the points (y_0, …, y_k) at which f_k is averaged without a model, to
+        correct the learned mean of its level.
+    trust
+        Ratio of the error of learned levels to that of corrected ones, below which they are not
+        corrected: common errors of kinked levels are up to five times what two sizes show.
     share
         Error of the upper levels beside that of the innermost one, below which they do not grow.
     enough
@@ -57,6 +64,8 @@ class LevelSettings:
     n_replicates: int = 8
     log2_sizes: tuple[int, int] = (10, 14)
     log2_step: int = 2
+    log2_nested: int = 17
+    trust: float = 0.1
     share: float = 0.2
     enough: float = 1e-8
     unlearned: float = 0.05
@@ -141,6 +150,12 @@ class LevelMean:
         none = np.zeros((points.shifts.shape[0] * points.size, len(self.model.outputs)))
         return LevelMean(points, self.model.of_data(points.data(self.model.dim, none)))
 
+    def shifted(self, values: Array) -> Callable[[Array], Array]:
+        """Means (M, q) of values (M, q) as a function of the shift (1, ·) of the points."""
+        dim = self.model.dim
+        model = self.model.of_data(self.lattices.data(dim, values))
+        return lambda shift: model.on_lattices(shift[:, :dim]).j
+
     def __call__(self, values: Array) -> Array:
         """Means (M, q) at the leading coordinates of the points, from values (M, q).
 
@@ -222,6 +237,39 @@ class Cascade:
             values = np.clip(np.nan_to_num(values, nan=0.0), low, high)
         return values, raw.ndim == 1
 
+    def corrections(
+        self, arguments: list[tuple[Array, bool]], innermost: Callable[[Array], Array], n: int
+    ) -> Array:
+        """Changes (q,) of the average of f_0 by the errors of the learned J_1, …, J_{D−2}.
+
+        At each point, f_k is averaged over a lattice of y_k, with n values in all: a mean without
+        a model, whose distance d to the learned J_k is its error and noise. Half of
+        f(J_k + d) − f(J_k − d), unlike f(J_k + d), is free of the variance of that noise. So errors
+        of J_k count by their squares (Chernozhukov and others 2018, Double/debiased machine
+        learning). `innermost` has J_{D−1} at points with another shift (1, d).
+        """
+        points, bases = self.lattices, self.levels.base_dims
+        n, total = max(n // points.size, 2), np.zeros(1)
+        for k in range(1, self.levels.depth - 1):
+            start, end = sum(bases[:k]), sum(bases[: k + 1])
+            below, scalar = innermost, arguments[k][1]
+            if k < self.levels.depth - 2:
+                below = self.means[k].shifted(self.f(k + 1, *arguments[k + 1])[0])
+            move: Array = -arguments[k - 1][0]
+            for step in lattice_steps(points.vector[start:end], n).T:
+                shift = points.shifts + np.pad(step, (start, points.dim - end))
+                there = replace(self, lattices=replace(points, shifts=shift))
+                values, _ = there.f(k, below(shift), scalar)
+                v = there.lattices.periodic[:, start:end]
+                move = move + density(points.periodization, v)[:, None] / n * values
+            for level in reversed(range(k)):
+                j, scalar = arguments[level]
+                up, down = (self.f(level, j + sign * move, scalar)[0] for sign in (1.0, -1.0))
+                move = 0.5 * (up - down)
+            weights = points.leading(start).weights
+            total = total + weights @ move / weights.sum()
+        return total
+
     def top(self, j: Array, scalar: bool | None = None, k: int | None = None) -> Array:
         """f_0 (M, q) at the points, from J_{k+1} (M, p): from the innermost one without k."""
         return self.f(0, *self.arguments(j, scalar, k)[0])[0]
@@ -278,7 +326,7 @@ class LevelAverage(DenseAverage):
         coarse = self._replicates(model, first)
         for log2_size in range(first + settings.log2_step, most + 1, settings.log2_step):
             fine = self._replicates(model, log2_size)
-            dense = DenseLevels.of(coarse, fine, 1 << settings.log2_step)
+            dense = DenseLevels.of(coarse, fine, 1 << settings.log2_step, settings.trust)
             enough = settings.enough * float(np.abs(dense.answers).max())
             if size_of(dense.errors) <= max(settings.share * limit, enough):
                 break
@@ -293,12 +341,17 @@ class LevelAverage(DenseAverage):
         shifts = self.stream.generator().random((self.settings.n_replicates, model.dim))
         copies = size // model.size
         steps = np.arange(copies)[:, None] * vector / size
-        cascade, answers, first = None, [], None
+        cascade, answers, corrections, first = None, [], [], None
         for shift in shifts:
             points = Lattices(vector, shift[None], size, model.periodization)
-            parts = model.on_lattices((steps + shift) % 1.0).j
-            # Copy b of point a is the point a · copies + b of the whole lattice.
-            j = parts.reshape(copies, model.size, -1).swapaxes(0, 1).reshape(size, -1)
+
+            def spread(shift: Array) -> Array:
+                """J_{D−1} at the points of a lattice of that size."""
+                parts = model.on_lattices((steps + shift) % 1.0).j
+                # Copy b of point a is the point a · copies + b of the whole lattice.
+                return parts.reshape(copies, model.size, -1).swapaxes(0, 1).reshape(size, -1)
+
+            j = spread(shift)
             if cascade is None:
                 cascade = Cascade(self.levels, self.scalar, points).fitted(j)
             cascade = cascade.at(points)
@@ -306,9 +359,11 @@ class LevelAverage(DenseAverage):
             first = first or (points, [mean for mean, _ in arguments])
             weights = cascade.theta.weights
             top, _ = cascade.f(0, *arguments[0], finite=True)
+            moves = cascade.corrections(arguments, spread, 1 << self.settings.log2_nested)
             answers.append(weights @ top / weights.sum())
+            corrections.append(moves)
         assert first is not None
-        self.replicated[log2_size] = Replicates(np.stack(answers), *first)
+        self.replicated[log2_size] = Replicates(np.stack(answers), np.stack(corrections), *first)
         return self.replicated[log2_size]
 
     def sample(self, points: DenseSet) -> OuterSample:
@@ -326,9 +381,13 @@ class LevelAverage(DenseAverage):
 
 @dataclass(frozen=True, eq=False)
 class Replicates:
-    """Averages (R, q) of f_0 by shifted lattices; J_1, …, J_{D−1} at the points of the first."""
+    """Averages (R, q) of f_0 by shifted lattices, and their corrections for errors of the levels.
+
+    `means` are J_1, …, J_{D−1} at the points of the first.
+    """
 
     answers: Array
+    corrections: Array
     points: Lattices
     means: list[Array]
 
@@ -346,9 +405,14 @@ class DenseLevels:
     shares: tuple[float, ...]
 
     @classmethod
-    def of(cls, coarse: Replicates, fine: Replicates, step: int) -> DenseLevels:
-        common = (fine.answers - coarse.answers).mean(axis=0)
-        errors = np.concatenate([replicate_errors(fine.answers.T), common[:, None]], axis=1)
+    def of(cls, coarse: Replicates, fine: Replicates, step: int, trust: float) -> DenseLevels:
+        learned = _with_errors(coarse.answers, fine.answers)
+        corrected = _with_errors(
+            coarse.answers + coarse.corrections, fine.answers + fine.corrections
+        )
+        # Smooth levels are learned to many digits, which no correction has.
+        trusted = size_of(learned[1]) <= trust * size_of(corrected[1])
+        answers, errors = learned if trusted else corrected
         # Variation of J_k below this square is rounding of the levels beneath it.
         rounding = 1e-20 * max(float(np.mean(mean**2)) for mean in fine.means) + 1e-300
         # A quarter of the points of a larger lattice are points of the smaller one.
@@ -357,4 +421,11 @@ class DenseLevels:
             away = large[::step] - weights @ large[::step]
             noise = weights @ (small - large[::step]) ** 2
             shares.append(float(np.max(noise / (weights @ away**2 + noise + rounding))))
-        return cls(fine.answers.mean(axis=0), errors, tuple(shares))
+        return cls(answers, errors, tuple(shares))
+
+
+def _with_errors(coarse: Array, fine: Array) -> tuple[Array, Array]:
+    """Mean (q,) of replicates (R, q), and directions of its random and its common error."""
+    common = (fine - coarse).mean(axis=0)
+    errors = np.concatenate([replicate_errors(fine.T), common[:, None]], axis=1)
+    return fine.mean(axis=0), errors

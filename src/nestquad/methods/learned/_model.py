@@ -76,6 +76,8 @@ class ModelOfJ(ABC):
         Numbers that are computed for Ĵ at one θ.
     sketch
         θ with Ĵ on which paths are drawn.
+    design
+        θ of the fit with Ĵ, and weights that make them a sample of their law.
     """
 
     @property
@@ -92,6 +94,10 @@ class ModelOfJ(ABC):
 
     @property
     def sketch(self) -> DenseSet:
+        raise NotImplementedError
+
+    @property
+    def design(self) -> DenseSet:
         raise NotImplementedError
 
     @property
@@ -134,8 +140,16 @@ class ModelOfJ(ABC):
         """Posterior errors and delete-a-group changes at the θ of the sketch."""
 
     @abstractmethod
+    def residuals(self) -> Array:
+        """Values at the θ of the design less their leave-one-out predictions, (n, p)."""
+
+    @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Description of the fit for `diagnostics`; sentences under ``"notes"``."""
+
+    def unexplained(self) -> tuple[Array, Array]:
+        """Residuals of g at θ of the fit, (t[, N], p), and weights (t,)."""
+        return self.residuals(), self.design.weights
 
     def bounded(self, j: Array, uniform: Array) -> Array:
         """Other J (T, p) at uniforms (T, d_θ) of θ, clipped to the range of a mean of g."""

@@ -102,6 +102,10 @@ class ProxyModel(ModelOfJ):
         uniform = sketch_points(self.dim, 1024)
         return DenseSet(uniform, np.ones(len(uniform)), self.mean(uniform))
 
+    @property
+    def design(self) -> DenseSet:
+        return self.sketch
+
     def mean(self, uniform: Array) -> Array:
         return self.predict(self.theta_of(uniform))
 
@@ -161,6 +165,10 @@ class ProxyModel(ModelOfJ):
     def paths(self, n_paths: int, rng: np.random.Generator) -> Paths:
         raise NotImplementedError("a proxy has no posterior of its own")
 
+    def residuals(self) -> Array:
+        """Zeros: the residuals of somebody else's fit are unknown."""
+        return np.zeros_like(self.sketch.j)
+
     def describe(self) -> dict[str, Any]:
         return {"notes": []}
 
@@ -205,6 +213,8 @@ def _checked(argument: str, function: Callable[..., Any], expected: str) -> Call
             given = f"one that raised {type(error).__name__}: {error}"
             raise InputError(argument, given, expected) from error
         try:
+            if np.iscomplexobj(raw):
+                raise TypeError("complex numbers")
             values = np.asarray(raw, dtype=np.float64)
         except (TypeError, ValueError) as error:
             given = f"one that returned {shown(raw)}"

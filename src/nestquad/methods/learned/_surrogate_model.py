@@ -99,6 +99,10 @@ class SurrogateModel(ModelOfJ):
         uniform = sketch_points(self.dim, 256)  # paths factorize their covariance
         return DenseSet(uniform, np.ones(len(uniform)), self.mean(uniform))
 
+    @cached_property
+    def design(self) -> DenseSet:
+        return DenseSet(self.uniform, self.weights, self.mean(self.uniform))
+
     def mean(self, uniform: Array) -> Array:
         found = self.surrogate.mean(scores_of(self.law, uniform))
         if self.plausible:
@@ -149,6 +153,12 @@ class SurrogateModel(ModelOfJ):
             changes = [self.sketch.j]
         largest = max(changes, key=lambda change: float(np.mean(change**2)))
         return np.asarray(rng.standard_normal((n_paths, 1, 1)) * largest)
+
+    def residuals(self) -> Array:
+        return np.asarray(self.means.j[0] - self.surrogate.leave_one_out())
+
+    def unexplained(self) -> tuple[Array, Array]:
+        return self.means.rest, self.weights[: len(self.means.rest)]
 
     def inner_changes(self) -> list[Array]:
         """Errors (M, p) at the θ of the sketch that the inner stage may have left."""

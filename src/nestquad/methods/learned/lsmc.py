@@ -97,6 +97,12 @@ class RegressionModel(ModelOfJ):
         uniform = sketch_points(self.dim, 4096)
         return DenseSet(uniform, np.ones(len(uniform)), self.mean(uniform))
 
+    @cached_property
+    def design(self) -> DenseSet:
+        j = self._j(self.table.leading(self.dim))
+        weights = np.ones(self.n_points) if self.weights is None else self.weights
+        return DenseSet(self.uniform[:, : self.dim], weights, j)
+
     def mean(self, uniform: Array) -> Array:
         return self._j(self._table(uniform))
 
@@ -175,6 +181,13 @@ class RegressionModel(ModelOfJ):
             table=table,
             weights=weights,
         )
+
+    def residuals(self) -> Array:
+        columns = []
+        for c, one in enumerate(self.regressions):
+            left_out = one.fit.residuals / (1.0 - one.fit.leverage)
+            columns.append(left_out * (self.design.j[:, c] if one.link == "log" else one.scale))
+        return np.stack(columns, axis=1)
 
     def describe(self) -> dict[str, Any]:
         notes, outputs = [], []

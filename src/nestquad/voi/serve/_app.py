@@ -243,7 +243,7 @@ class _Routes:
 
 def _sent(form: Any) -> tuple[dict[str, tuple[str, Any]], dict[str, str]]:
     """Files by field, each a name and its content, and other fields of a form."""
-    files = {k: v for k, v in form.items() if isinstance(v, UploadFile) and v.size}
+    files = {k: v for k, v in form.items() if isinstance(v, UploadFile) and v.filename}
     fields = {name: value for name, value in form.items() if isinstance(value, str)}
     return {name: (file.filename or name, file.file) for name, file in files.items()}, fields
 

@@ -50,7 +50,9 @@ def read(folder: Path, report: Report) -> None:
     content: dict[str, Any] = seen.to_dict()
     content["unmatched"] = _unmatched(seen)
     told = [p.error.advice for p in seen.problems]
-    content["swapped"] = len(told) == 1 and told[0].startswith("Are they swapped?")
+    content["swapped"] = len(told) == 1 and told[0].endswith("say as_given.")
+    for problem in content["problems"]:
+        problem["message"] = problem["message"].replace("say as_given", "say so below")
     if not seen.problems:
         report(1, 2, "the decision on current information")
         outputs = seen.outputs(settings.wtp)

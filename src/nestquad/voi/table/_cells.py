@@ -104,8 +104,8 @@ def read_sheets(file: str, data: bytes, chosen: Sequence[str] = ()) -> dict[str,
         raise
     except Exception as error:  # calamine has no common base class of errors
         raise InputError(
-            "workbook",
-            f"{file}, which cannot be read ({type(error).__name__}: {error})",
+            file,
+            f"a file that cannot be read as a workbook ({error})",
             "an .xlsx workbook",
             "Older .xls files: save as .xlsx.",
         ) from None

@@ -30,7 +30,7 @@ def psa_summary(outputs: Any) -> pd.DataFrame:
     if known.net_benefit is None:
         columns = {"cost": known.costs.mean(axis=0), "effect": known.effects.mean(axis=0)}
     columns |= {"net_benefit": benefits.mean(axis=1)}
-    columns |= {"se": benefits.std(axis=1, ddof=1) / np.sqrt(known.n_rows)}
+    columns |= {"se": benefits.std(axis=1, ddof=1) / np.sqrt(known.n_effective)}
     return _by_option(known, **columns, probability=_shares(benefits))
 
 
@@ -70,7 +70,7 @@ def incremental(outputs: Any, reference: str | None = None) -> pd.DataFrame:
     benefits = known.net_benefits()
     gains = benefits - benefits[:, :, base : base + 1]
     better = (gains > 0).mean(axis=1) + (gains == 0).mean(axis=1) / 2
-    columns |= mean_row("inb", gains.swapaxes(1, 2), _sizes(benefits))
+    columns |= mean_row("inb", gains.swapaxes(1, 2), _sizes(benefits), known)
     table = _by_option(known, **columns, probability=better)
     others: pd.DataFrame = table[table["option"] != known.options[base]]
     return others.reset_index(drop=True)
@@ -81,9 +81,12 @@ def _sizes(benefits: Array) -> Array:
     return np.asarray(np.abs(benefits).mean(axis=(1, 2)))[:, None]
 
 
-def mean_row(name: str, values: Array, size: Any) -> dict[str, Any]:
-    """Means over the last axis, errors and intervals; `size` is that of the numbers subtracted."""
-    mean, se = values.mean(axis=-1), values.std(axis=-1, ddof=1) / np.sqrt(values.shape[-1])
+def mean_row(name: str, values: Array, size: Any, outputs: Outputs) -> dict[str, Any]:
+    """Means over draws of outputs, the last axis, errors and intervals.
+
+    `size` is that of the numbers subtracted.
+    """
+    mean, se = values.mean(axis=-1), values.std(axis=-1, ddof=1) / np.sqrt(outputs.n_effective)
     se = np.where(se < 1e-12 * size, 0.0, se)  # a constant difference leaves rounding errors
     half = NORMAL_95 * se
     return {name: mean, "se": se, "lower": mean - half, "upper": mean + half}
@@ -140,7 +143,7 @@ def expected_loss(outputs: Any, wtp: Any = None) -> pd.DataFrame:
     known = known if wtp is None else known.at(wtp)
     benefits = known.net_benefits()
     losses = benefits.max(axis=2, keepdims=True) - benefits
-    return _by_option(known, **mean_row("loss", losses.swapaxes(1, 2), _sizes(benefits)))
+    return _by_option(known, **mean_row("loss", losses.swapaxes(1, 2), _sizes(benefits), known))
 
 
 def _with_effects(outputs: Any) -> Outputs:

@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from nestquad._checks import generator, shown
 from nestquad._frames import as_given
 from nestquad._progress import ProgressLike, as_progress
+from nestquad._threads import one_blas_thread
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import InputError, unknown_name
 from nestquad.result import NORMAL_95
@@ -69,6 +70,7 @@ class Flag:
     FEW_ROWS = "too few rows"
     ABOVE_EVPI = "above EVPI"
     BELOW_MEMBER = "below its member {}"
+    DEPENDENT = "dependent draws, as many as {:,.0f} independent ones"
     CONSTANT = "constant column {}"
     DUPLICATE = "column {} repeats {}"
 
@@ -82,6 +84,19 @@ class Answer:
     lower: float
     upper: float
     flags: tuple[str, ...] = ()
+
+    def widened(self, outputs: Outputs) -> Answer:
+        """Answer with errors of the number of independent draws of outputs."""
+        if outputs.n_effective == outputs.n_rows:
+            return self
+        factor = np.sqrt(outputs.n_rows / outputs.n_effective)
+        lower, upper = (
+            self.value + factor * (end - self.value) for end in (self.lower, self.upper)
+        )
+        flags = (Flag.DEPENDENT.format(outputs.n_effective), *self.flags)
+        is_nothing = lower <= 0 and Flag.NOTHING not in flags
+        flags = (*flags, Flag.NOTHING) if is_nothing else flags
+        return Answer(self.value, factor * self.se, max(lower, 0.0), upper, flags)
 
     def row(self, name: str, wtp: float, ceiling: Answer) -> dict[str, Any]:
         """A row of a table in which the value has this name; `ceiling` is EVPI."""
@@ -239,7 +254,8 @@ def perfect(outputs: Outputs) -> list[Answer]:
         gains = benefits.max(axis=1) - benefits[:, default]
         value, se = float(gains.mean()), _mean_se(gains)
         half = NORMAL_95 * se if gains.any() else _unseen_loss(benefits, default)
-        answers.append(Answer(value, se, max(value - half, 0.0), value + half))
+        answer = Answer(value, se, max(value - half, 0.0), value + half)
+        answers.append(answer.widened(outputs))
     return answers
 
 
@@ -256,6 +272,7 @@ def _unseen_loss(benefits: Array, default: int) -> float:
     return 3.0 / len(margins) * excess if excess > 1e-9 * float(np.abs(benefits).mean()) else 0.0
 
 
+@one_blas_thread()
 def value_of_knowing(
     outputs: Outputs, known: pd.DataFrame, rng: np.random.Generator, *, check: bool = True
 ) -> list[Answer]:
@@ -292,7 +309,7 @@ def value_of_knowing(
             seconds[w],
             unseen[w],
             flags,
-        )
+        ).widened(outputs)
         for w, k in enumerate(outputs.wtps)
     ]
 
@@ -324,16 +341,31 @@ def _unseen(residuals: Array, inputs: Array, rng: np.random.Generator) -> Array:
 
 
 def _drawn(outputs: Outputs, regression: Regression, rng: np.random.Generator) -> Array:
-    """EVPPI (W, k) of posterior draws, each under its own Bayesian-bootstrap weights."""
+    """EVPPI (W, k) of posterior draws, each under its own Bayesian-bootstrap weights.
+
+    Information is worth most where options are equally good on average. Options that the table does
+    not tell from the best one are taken to be: only upper limits are by these draws.
+    """
     n = outputs.n_rows
     count = SETTINGS.draws if n <= SETTINGS.many_rows else SETTINGS.fewer_draws
     values = np.empty((len(outputs.wtps), count))
+    ties = [_ties(benefits) for benefits in outputs.combined(regression.outputs)]
     for k, increments in enumerate(regression.draws(count, rng)):
         weights = rng.standard_exponential(n)
         weights /= weights.sum()
         for w, benefits in enumerate(outputs.combined(increments)):
+            means = weights @ benefits
+            means -= np.where(ties[w], means[ties[w]].max(), 0.0)
+            benefits = benefits - np.where(ties[w], means, 0.0)
             values[w, k] = weights @ benefits.max(axis=1) - (weights @ benefits).max()
     return values
+
+
+def _ties(benefits: Array) -> Array:
+    """Options (D,) whose mean net benefit is within 1.96 standard errors of the largest."""
+    gaps = benefits - benefits[:, [benefits.mean(axis=0).argmax()]]
+    ties: Array = -gaps.mean(axis=0) <= NORMAL_95 * gaps.std(axis=0, ddof=1) / np.sqrt(len(gaps))
+    return ties
 
 
 def _answer(
@@ -415,6 +447,8 @@ def _answer(
     value, se, lower, upper = (
         0.0 if x < least else x for x in (value, se, 0.0 if Flag.NOTHING in flags else lower, upper)
     )
+    # No draw of the fit changes the choice.
+    upper = upper or _unseen_loss(fitted, default)
     return Answer(value, se, lower, upper, flags)
 
 

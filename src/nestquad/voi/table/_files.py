@@ -42,8 +42,6 @@ _SHEETS = {
     "costs": (r"costs?", r".*cost.*"),
     "effects": (r"effects?|qalys?", r".*(effect|qaly|outcome|daly|utilit).*", r".*benefit.*"),
 }
-# Share of draws that are copies of others, beyond which it is said.
-_COPIES = 0.01
 
 
 def read_csv(path: Source, kind: str) -> pd.DataFrame:
@@ -224,9 +222,7 @@ def preview(
         if all(frames[kind].size for kind in KINDS):  # names of rows may be in a missing table
             moved, rows_moved, _ = aligned(frames)
             frames |= moved
-            copies = int(pandas().concat(frames, axis=1).duplicated().sum())
-            said = f"{copies:,} draws are copies of others: was a block pasted twice?"
-            notes += [*rows_moved, *([said] if copies > _COPIES * len(moved["costs"]) else [])]
+            notes += rows_moved
         if frames["costs"].size and frames["effects"].size:
             for kind in ("costs", "effects"):  # noted already
                 frames[kind].attrs = {**frames[kind].attrs, "notes": ()}
@@ -305,6 +301,10 @@ def _clean_together(
         sheets = {sheet: sheets[sheet] for sheet in chosen} or sheets
         by_kind = dict(zip(KINDS, chosen, strict=True)) if len(chosen) == len(KINDS) else None
         if by_kind := None if given else by_kind or _sheets_by_kind(sheets):
+            if left := [s for s in sheets if s not in by_kind.values() and sheets[s].frame.size]:
+                known = sheets[by_kind["parameters"]]
+                note = f"sheet {', '.join(map(repr, left))} not used"
+                sheets[by_kind["parameters"]] = replace(known, notes=(note, *known.notes))
             return (
                 {
                     kind: clean(f"sheet {sheet!r}", sheets[sheet], kind, problems)
@@ -337,6 +337,12 @@ def _clean_together(
             part = replace(region, frame=part, letters=letters)
             tables[kind] = clean(f"{name}, {kind}", part, kind, problems)
     except InputError as error:
+        if len(available) > 1 and not chosen:
+            advice = (
+                f"Or choose among the sheets {', '.join(map(repr, available))}: --sheets NAME …"
+            )
+            advice = f"{error.advice} {advice}, or sheets= in Python."
+            error = InputError(error.argument, error.given, error.expected, advice)
         problems.append(Problem(name, error))
         tables["costs"].attrs["notes"] = region.notes
     numbers = frame.apply(pandas().to_numeric, errors="coerce")

@@ -47,7 +47,7 @@ LAYOUT = LayoutSettings()
 # Labels of rows that spreadsheets have above or below the draws.
 _SUMMARY_WORDS = re.compile(
     r"(grand |sub)?(mean|average|avg|total|sum|median|st\.? ?dev\.?|s\.?[de]\.?|min|max|count|"
-    r"lower|upper)( .*)?[:=]?",
+    r"lower|upper|base[- ]?case|deterministic|point estimate)( .*)?[:=]?",
     re.IGNORECASE,
 )
 
@@ -127,7 +127,7 @@ def find_table(
         {} if widths is not None else dict(zip(names, map(column_letter, kept), strict=True)),
         (*notes, *converted),
         tuple(k for k in np.searchsorted(draws, blank).tolist() if 0 < k < len(draws)),
-        tuple(one_line(x) for x in cells.iloc[:header].stack() if isinstance(x, str)),
+        tuple(one_line(x) for x in cells.iloc[: int(first)].stack() if isinstance(x, str)),
         decimal,
     )
 
@@ -285,6 +285,9 @@ def _summary_rows(frame: pd.DataFrame) -> dict[int, str]:
     while inner := _running_statistics(values[draws]):  # once more for a total of all parts
         rows |= {int(draws[i]): word for i, word in inner.items()}
         draws = np.delete(draws, list(inner))
+    if len(draws) > LAYOUT.block and _is_typed(values[draws]):
+        rows |= {int(draws[0]): "typed by hand, unlike the draws"}
+        draws = draws[1:]
     for step in (1, -1):
         draws, count = draws[::step], 1
         while count <= min(LAYOUT.summary_rows, len(draws) - 3):
@@ -303,6 +306,12 @@ def _summary_rows(frame: pd.DataFrame) -> dict[int, str]:
             bare = np.flatnonzero(column.isna()).tolist() if len(numbers) > 1 else []
             rows = dict.fromkeys(bare, "without a number") | rows
     return dict(sorted(rows.items()))
+
+
+def _is_typed(x: Array) -> bool:
+    """Whether the first row (n, p) has a few digits in each column, and all others many."""
+    rounded = np.array([[f"{value:.6g}" == f"{value:.12g}" for value in row] for row in x[:, :50]])
+    return bool(rounded[0].all() and not rounded[1:].any())
 
 
 def _labelled(frame: pd.DataFrame) -> Iterator[tuple[int, str]]:

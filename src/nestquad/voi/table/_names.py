@@ -18,7 +18,8 @@ ROW_NAMES = re.compile(rf"|x|unnamed: ?\d+|index|id|run|{DRAW_NAMES.pattern}", r
 # Words in the names of columns that hold costs, or effects; letters before the names of options.
 _WORDS = {
     "costs": r"costs?|kosten",
-    "effects": r"effects?|effs?|qalys?|lys?|life ?years?|dalys?|outcomes?|utilit(?:y|ies)",
+    "effects": r"effects?|effs?|[qd]alys?( (?:averted|avoided|saved|gained))?|lys?|life ?years?|"
+    r"outcomes?|utilit(?:y|ies)",
 }
 _LETTERS = {"costs": "c", "effects": "[euq]"}
 # Words that say which costs or effects, not whose.

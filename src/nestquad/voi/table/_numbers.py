@@ -114,7 +114,8 @@ def _has_groups(cells: Iterable[str]) -> bool:
 def _matched(cell: str) -> re.Match[str] | None:
     """Parts of a number; None for anything else, two signs or half a pair of parentheses."""
     match = _NUMBER.fullmatch(cell.strip())
-    if match is None or (match["minus"] and match["sign"]):
+    is_unit = match is not None and re.fullmatch("00+", match["body"]) and match["before"]  # £000
+    if match is None or is_unit or (match["minus"] and match["sign"]):
         return None
     opened = "(" in (match["minus"], match["sign"])
     return match if opened == bool(match["close"]) else None

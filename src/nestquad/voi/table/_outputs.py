@@ -13,8 +13,9 @@ from nestquad._checks import choice, listed, numbers, shown
 from nestquad._notebook import grid
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
-from nestquad.voi.table._limits import LARGEST
+from nestquad.voi.table._limits import FEWEST_ROWS, LARGEST
 from nestquad.voi.table._names import kind_of_name, one_line, plain_names
+from nestquad.voi.table._numbers import pandas
 from nestquad.voi.table._tables import aligned, check_rows, clean
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 # Orders of magnitude between costs and the value of effects that no decision has, and by which
 # exchanged tables are nearer: QALYs and pounds exchanged are 6 or more apart, and 4 nearer.
 _APART, _NEARER = 4.0, 3.0
+# Orders of magnitude that are noted, and the least mean of a table that may be money.
+_FAR, _LEAST_MONEY = 2.0, 10.0
+# Standard errors of a first autocorrelation beyond which draws depend on each other; share of
+# copies among draws beyond which they were pasted, and of a value that is a part of the law.
+_DEPENDENT, _COPIES, _SHARED = 5.0, 0.01, 0.1
 _KEYS = {"c": "costs", "e": "effects", "k": "wtp", "nb": "net_benefit"}
 
 
@@ -100,11 +106,15 @@ class Outputs:
             raise InputError(
                 "options", f"{list(options)}", f"{width} different names, one an option"
             )
+        if len(frames) > 1 and not self.as_given:
+            notes += _doubts(frames, options, _wtp(self.wtp))
         rows = self.rows if rows is None else rows
         vars(self).update({name: frame.to_numpy() for name, frame in frames.items()})
         vars(self).update(options=options, wtp=None if self.wtp is None else _wtp(self.wtp))
         known = tuple(map(str, listed("notes", self.notes, "texts")))
-        vars(self).update(notes=(*known, *notes), rows=rows)
+        vars(self).update(rows=rows)
+        notes += _dependence_notes(self)
+        vars(self).update(notes=tuple(dict.fromkeys((*known, *notes))))
 
     def _repr_html_(self) -> str:
         """Means of each option, in a notebook."""
@@ -119,6 +129,21 @@ class Outputs:
     @property
     def n_rows(self) -> int:
         return len(self.effects if self.net_benefit is None else self.net_benefit)
+
+    @cached_property
+    def n_effective(self) -> float:
+        """Number of independent draws with the same standard errors.
+
+        At most the distinct draws, and the draws over their integrated autocorrelation time (Geyer
+        (1992), “Practical Markov chain Monte Carlo”), where either is beyond chance.
+        """
+        x = self.increments
+        counts = pandas().DataFrame(x).value_counts(dropna=False).to_numpy()
+        # A value of many draws, such as a bound, is no copy; discrete models have few values.
+        is_bound = counts[0] > _SHARED * len(x)
+        copies = len(x) - len(counts) - is_bound * (counts[0] - 1)
+        is_pasted = copies > _COPIES * len(x) and len(counts) >= FEWEST_ROWS
+        return min(len(counts) if is_pasted else len(x), len(x) / _autocorrelation_time(x))
 
     @property
     def n_options(self) -> int:
@@ -186,6 +211,36 @@ class Outputs:
             return np.asarray(self.net_benefit)[None]
         stacked: Array = np.stack([k * self.effects - self.costs for k in self.wtps])
         return stacked
+
+
+def _dependence_notes(outputs: Outputs) -> list[str]:
+    """Notes on draws that are no independent ones."""
+    n, effective = outputs.n_rows, outputs.n_effective
+    if effective == n:
+        return []
+    return [
+        f"{n:,} draws count as {effective:,.0f} in standard errors: they are copies of each other "
+        "(was a block pasted twice?), or autocorrelated in their order (a Markov chain? If rows "
+        "are sorted, bring all tables into the order of the draws)"
+    ]
+
+
+def _autocorrelation_time(x: Array) -> float:
+    """Largest integrated autocorrelation time of columns (n, q), 1 of independent rows."""
+    n = len(x)
+    x = x - x.mean(axis=0)
+    x = x[:, np.abs(x).max(axis=0) > 0]
+    x = x / np.abs(x).max(axis=0)
+    first = (x[1:] * x[:-1]).sum(axis=0) / np.square(x).sum(axis=0)
+    x = x[:, first > _DEPENDENT / np.sqrt(n)]
+    if not x.shape[1]:
+        return 1.0
+    power = np.square(np.abs(np.fft.rfft(x, 2 * n, axis=0)))
+    covariance = np.fft.irfft(power, axis=0)[: n - n % 2]
+    pairs = (covariance[::2] + covariance[1::2]) / covariance[0]
+    # Sums of neighbors are positive until noise prevails.
+    initial = np.logical_and.accumulate(pairs > 0, axis=0)
+    return max(float((2.0 * (pairs * initial).sum(axis=0) - 1.0).max()), 1.0)
 
 
 def as_outputs(outputs: Any) -> Outputs:
@@ -263,14 +318,58 @@ def _check_swapped(costs: pd.DataFrame, effects: pd.DataFrame, wtp: Array) -> No
     if {*map(kind_of_name, names[0])} == {"effects"} or {*map(kind_of_name, names[1])} == {"costs"}:
         raise _swapped(f"costs of {', '.join(names[0])} and effects of {', '.join(names[1])}")
     k = float(np.median(wtp))
-    sizes = [float(np.abs(np.diff(table.to_numpy(), axis=1)).mean()) for table in (costs, effects)]
-    if k <= 0 or min(sizes) <= 0:
-        return
-    apart, exchanged = (abs(np.log10(k * b / a)) for a, b in (sizes, sizes[::-1]))
+    apart, exchanged = _orders_apart(costs, effects, k)
     means = [float(np.abs(table.to_numpy()).mean()) for table in (costs, effects)]
-    if apart > _APART and exchanged < apart - _NEARER and means[1] > means[0]:
-        near = [f"{x:,.0f}" if x >= 100 else f"{x:.3g}" for x in means]
-        raise _swapped(f"costs near {near[0]} and effects near {near[1]}")
+    if apart < -_APART and abs(exchanged) < -apart - _NEARER and means[1] > means[0]:
+        near = " and ".join(
+            f"{name} near {x:,.0f}" if x >= 100 else f"{name} near {x:.3g}"
+            for name, x in zip(("costs", "effects"), means, strict=True)
+        )
+        if means[1] < _LEAST_MONEY:
+            advice = "Are costs in millions? Write them in full; if they are right, say as_given."
+            expected = "costs in the currency of the willingness to pay, in full"
+            raise InputError("costs and effects", near, expected, advice)
+        raise _swapped(near)
+
+
+def _orders_apart(costs: pd.DataFrame, effects: pd.DataFrame, wtp: float) -> tuple[float, float]:
+    """Orders of magnitude from the value of increments of effects to increments of costs.
+
+    As given, and with the tables exchanged; 0 where either has none.
+    """
+    c, e = (float(np.abs(np.diff(t.to_numpy(), axis=1)).mean()) for t in (costs, effects))
+    if wtp <= 0 or min(c, e) <= 0:
+        return 0.0, 0.0
+    return float(np.log10(c / (wtp * e))), float(np.log10(e / (wtp * c)))
+
+
+def _doubts(frames: Mapping[str, pd.DataFrame], options: Sequence[str], wtp: Array) -> list[str]:
+    """Notes on numbers that are possible and unlikely: scale, signs, an option given twice."""
+    notes = []
+    costs, effects = frames["costs"], frames["effects"]
+    apart = _orders_apart(costs, effects, float(np.median(wtp)))[0]
+    if abs(apart) > _FAR:
+        what = (
+            ("smaller", "are costs in thousands")
+            if apart < 0
+            else ("larger", "are effects so small")
+        )
+        notes.append(
+            f"differences of costs are {10 ** abs(apart):,.0f} times {what[0]} than differences of "
+            f"effects at this willingness to pay: {what[1]}?"
+        )
+    for kind, frame in frames.items():
+        is_negative = (frame < 0).all().to_numpy()
+        if is_negative.any() and not (frame == 0).all().any():
+            names = ", ".join(repr(options[int(d)]) for d in np.flatnonzero(is_negative))
+            notes.append(f"{kind} of {names} are negative in all draws: is the sign right?")
+    both = pandas().concat([costs.T, effects.T.set_axis(costs.columns)], axis=1)
+    notes += [
+        f"the option {name!r} repeats another one in costs and effects"
+        for name, is_copy in zip(options, both.duplicated(), strict=True)
+        if is_copy
+    ]
+    return notes
 
 
 def _wtp(wtp: ArrayLike) -> Array:

@@ -87,6 +87,7 @@ class Regression:
 
     outputs: Array
     basis: Basis
+    moments: tuple[Moments, ...]
     fits: tuple[Fit, ...]
     fitted: Array
     held_out: Array
@@ -107,8 +108,8 @@ class Regression:
         normals = rng.standard_normal((p, count, q)) @ mixing.T
         coefficients = np.stack(
             [
-                draw(output, self.basis.gram, floor, np.ascontiguousarray(normals[:, :, j]))
-                for j, output in enumerate(self.fits)
+                draw(output, moments, floor, np.ascontiguousarray(normals[:, :, j]))
+                for j, (output, moments) in enumerate(zip(self.fits, self.moments, strict=True))
             ],
             axis=-1,
         )
@@ -155,9 +156,8 @@ def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regressi
     means = outputs.mean(axis=0)
     centered = outputs - means
     cross, squares = columns.T @ centered, np.square(centered).sum(axis=0)
-    fits = tuple(
-        fit(Moments(n, basis.gram, cross[:, j], float(squares[j])), basis.scales) for j in range(q)
-    )
+    moments = tuple(Moments(n, basis.gram, cross[:, j], float(squares[j])) for j in range(q))
+    fits = tuple(fit(each, basis.scales) for each in moments)
     fitted = means + columns @ np.column_stack([output.coefficients for output in fits])
     held_out, held_out_means = np.empty_like(outputs), np.empty_like(outputs)
     fold = rng.permutation(n) % SETTINGS.folds
@@ -172,10 +172,10 @@ def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regressi
         squares_k = squares - np.square(part_y).sum(axis=0) - rest * at_y**2
         held_out_means[inside] = means + at_y
         for j, whole in enumerate(fits):
-            moments = Moments(rest, gram, cross_k[:, j], max(float(squares_k[j]), 0.0))
-            rest_fit = fit(moments, basis.scales, whole.logs, SETTINGS.held_out_tolerance)
+            others = Moments(rest, gram, cross_k[:, j], max(float(squares_k[j]), 0.0))
+            rest_fit = fit(others, basis.scales, whole.logs, SETTINGS.held_out_tolerance)
             held_out[inside, j] = means[j] + at_y[j] + (part - at) @ rest_fit.coefficients
-    return Regression(outputs, basis, fits, fitted, held_out, held_out_means, fold)
+    return Regression(outputs, basis, moments, fits, fitted, held_out, held_out_means, fold)
 
 
 def _factor(residuals: Array) -> Array:
@@ -387,16 +387,21 @@ def fit(
     return Fit(scale * np.sqrt(prior) * means, logs, prior, noise, scale)
 
 
-def draw(fitted: Fit, gram: Array, floor: Array, normals: Array) -> Array:
-    """Coefficients (p, k) from the posterior, with prior variances of at least `floor` (p,)."""
+def draw(fitted: Fit, moments: Moments, floor: Array, normals: Array) -> Array:
+    """Coefficients (p, k) from the posterior with prior variances of at least `floor` (p,)."""
     if fitted.scale == 0.0:
         return np.repeat(fitted.coefficients[:, None], normals.shape[1], axis=1)
     prior = np.maximum(fitted.prior, floor)
     drawn = np.sqrt(prior)[:, None] * normals
-    active, r, factor = _factorized(gram, prior, fitted.noise)
+    active, r, factor = _factorized(moments.gram, prior, fitted.noise)
     if active.size:
-        drawn[active] = r[:, None] * solve_triangular(factor, normals[active], lower=True, trans=1)
-    return fitted.coefficients[:, None] + fitted.scale * drawn
+        # Scaled to unit variance, the posterior mean is A⁻¹ √v b / σ².
+        scaled = r * moments.cross[active] / (fitted.scale * fitted.noise)
+        center = solve_triangular(factor, scaled, lower=True)[:, None]
+        drawn[active] = r[:, None] * solve_triangular(
+            factor, center + normals[active], lower=True, trans=1
+        )
+    return fitted.scale * drawn
 
 
 def _factorized(gram: Array, prior: Array, noise: float) -> tuple[Indices, Array, Array]:
@@ -478,21 +483,24 @@ def has_trees() -> bool:
 def stacked(outputs: Array, inputs: Array, fold: Indices, held_out: Array) -> Array:
     """Conditional means (n, q): trees and `held_out` stacked by nonnegative least squares."""
     from sklearn.ensemble import HistGradientBoostingRegressor
+    from threadpoolctl import threadpool_limits  # scikit-learn needs it
 
     combined = np.empty_like(outputs)
-    for j, y in enumerate(outputs.T):
-        columns = [held_out[:, j]]
-        for settings in _TREES:
-            column = np.empty(len(y))
-            for k in np.unique(fold):
-                inside = fold == k
-                trees = HistGradientBoostingRegressor(random_state=0, **settings)
-                trees.fit(inputs[~inside], y[~inside])
-                column[inside] = trees.predict(inputs[inside])
-            columns.append(column)
-        views = np.column_stack(columns) - y.mean()
-        weights, _ = nnls(views, y - y.mean())
-        combined[:, j] = y.mean() + views @ weights
+    # OpenMP threads of small trees wait for each other by spinning.
+    with threadpool_limits(limits=1):
+        for j, y in enumerate(outputs.T):
+            columns = [held_out[:, j]]
+            for settings in _TREES:
+                column = np.empty(len(y))
+                for k in np.unique(fold):
+                    inside = fold == k
+                    trees = HistGradientBoostingRegressor(random_state=0, **settings)
+                    trees.fit(inputs[~inside], y[~inside])
+                    column[inside] = trees.predict(inputs[inside])
+                columns.append(column)
+            views = np.column_stack(columns) - y.mean()
+            weights, _ = nnls(views, y - y.mean())
+            combined[:, j] = y.mean() + views @ weights
     return combined
 
 

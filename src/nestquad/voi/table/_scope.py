@@ -70,15 +70,17 @@ def scenarios(
     source = generator(rng)
     rows = []
     for k, wtp in enumerate(first.wtps):
-        benefits = [outputs.net_benefits()[k] for outputs in known]
+        benefits = [one.net_benefits()[k] for one in known]
         means = np.array([b.mean(axis=0) for b in benefits])
         best, own = int((w @ means).argmax()), means.argmax(axis=1)
         value = float(w @ means.max(axis=1) - (w @ means).max())
         gains = [b[:, d] - b[:, best] for b, d in zip(benefits, own, strict=True)]
-        drawn = np.array([_drawn_means(b, source) for b in benefits])  # (scenarios, draws, options)
+        drawn = np.array(
+            [_drawn_means(b, o, source) for b, o in zip(benefits, known, strict=True)]
+        )  # (scenarios, draws, options)
         mixed = np.tensordot(w, drawn, 1)
         low, high = np.quantile(w @ drawn.max(axis=2) - mixed.max(axis=1), (0.025, 0.975))
-        se = _pooled(gains, w)
+        se = _pooled(gains, w, known)
         losses = [b.max(axis=1) - b[:, best] for b in benefits]
         rows.append(
             {
@@ -89,22 +91,22 @@ def scenarios(
                 "lower": max(min(value - NORMAL_95 * se, float(low)), 0.0),
                 "upper": max(value + NORMAL_95 * se, float(high)),
                 "evpi": float(w @ [loss.mean() for loss in losses]),
-                "evpi_se": _pooled(losses, w),
+                "evpi_se": _pooled(losses, w, known),
             }
         )
     return pandas().DataFrame(rows)
 
 
-def _drawn_means(benefits: Array, rng: np.random.Generator) -> Array:
+def _drawn_means(benefits: Array, outputs: Outputs, rng: np.random.Generator) -> Array:
     """Draws of the means of net benefits, normal with the covariance of the mean."""
-    covariance = np.atleast_2d(np.cov(benefits.T)) / len(benefits)
+    covariance = np.atleast_2d(np.cov(benefits.T)) / outputs.n_effective
     drawn: Array = rng.multivariate_normal(benefits.mean(axis=0), covariance, _DRAWS, method="eigh")
     return drawn
 
 
-def _pooled(values: list[Array], weights: Array) -> float:
+def _pooled(values: list[Array], weights: Array, outputs: list[Outputs]) -> float:
     """Standard error of a weighted sum of means of independent samples."""
-    variances = [v.var(ddof=1) / len(v) for v in values]
+    variances = [v.var(ddof=1) / one.n_effective for v, one in zip(values, outputs, strict=True)]
     return float(np.sqrt(np.square(weights) @ variances))
 
 
@@ -190,7 +192,7 @@ def subgroups(
             for share, b in zip(w, benefits, strict=True)
         )
         row = {"pars": "current information", "wtp": wtp, "decision": "stratified", "share": 1.0}
-        today.append({**row, **_mean_row(np.asarray(gain)), "flags": ""})
+        today.append({**row, **_mean_row(np.asarray(gain), common), "flags": ""})
     order = ["pars", "wtp", "decision", "share", *numbers, "flags"]
     return pandas().concat([*parts, pandas().DataFrame(today)], ignore_index=True)[order]
 
@@ -249,13 +251,13 @@ def implementation(outputs: Any, shares: Mapping[str, float]) -> pd.DataFrame:
     for k, benefits in zip(known.wtps, known.net_benefits(), strict=True):
         best = int(benefits.mean(axis=0).argmax())
         gain = benefits[:, best] - benefits @ w
-        rows.append({"wtp": k, "best": known.options[best], **_mean_row(gain)})
+        rows.append({"wtp": k, "best": known.options[best], **_mean_row(gain, known)})
     return pandas().DataFrame(rows)
 
 
-def _mean_row(gain: Array) -> dict[str, float]:
+def _mean_row(gain: Array, outputs: Outputs) -> dict[str, float]:
     """Mean of a gain that is not negative, with standard error and 95 % interval."""
-    row = {k: float(v) for k, v in mean_row("value", gain, np.abs(gain).mean()).items()}
+    row = {k: float(v) for k, v in mean_row("value", gain, np.abs(gain).mean(), outputs).items()}
     return {**row, "lower": max(row["lower"], 0.0)}
 
 

@@ -12,6 +12,7 @@ from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.stats import chi2
 
 from nestquad._checks import shown
 from nestquad._frames import in_pandas
@@ -35,8 +36,14 @@ if TYPE_CHECKING:
 SAME_ROWS = "row i of every table is the same draw"
 # 3.6m and £20k; numbers that stand for a missing value.
 ABBREVIATED = r"[-+−(]*[£$€¥]?[-+−(]?[\d.,]*\d\s?(k|m|mn|mio|bn|thousand|million|billion)\.?\)?"
-CODE = r"-?9{2,6}(\.0)?"
-_CODES = (99.0, 999.0, 9999.0, 99999.0, 999999.0)
+CODE = r"-?(9{2,6}|8{2,6}|7{2,6})(\.0)?|-[1789](\.0)?"
+_CODES = [float(digit * k) for digit in "987" for k in range(2, 7)]
+_SHORT_CODES = (-1.0, -7.0, -8.0, -9.0)
+# Share of the range beyond which a code is outside, and of draws that may share one; larger shares
+# are a part of the law, such as no costs.
+_OUTSIDE, _MOST_SHARED = 0.05, 0.1
+# Probability of a first draw as near to the means as one that is taken for the base case.
+_BASE_CASE = 1e-5
 # Words of columns that are no options but follow from them.
 _RESULT_WORDS = re.compile(
     r"totals?|sum|average|inc|incr|increment|incremental|diff|difference|delta|net|minus|vs|versus",
@@ -134,6 +141,8 @@ def _cleaned(argument: str, region: Region, kind: str, problems: list[Problem]) 
         bad = np.union1d(np.flatnonzero(~(np.abs(x) < LARGEST)), codes)
         problems += _bad_cells(argument, column, bad, region)
     cleaned = pandas().DataFrame(numbers, index=frame.index)
+    if kind == "parameters" and not problems and _is_base_case(cleaned.to_numpy()):
+        notes.append("the first draw is as near to all means as a base case is: is it one?")
     if kind != "parameters" and not problems:
         results = [name for name in cleaned.columns if _is_result(name, cleaned)]
         notes += [f"the column {name!r} is no option, by its name and its numbers: it is left out"
@@ -248,23 +257,39 @@ def _is_in_order(labels: Any) -> bool:
 def _apart(x: Array) -> tuple[Indices, Indices]:
     """Rows of codes for missing values, such as -999, and other rows far from all others.
 
-    Far is beyond a gap of twice the range of 99 % of the others.
+    A usual code, and a number that some draws share while the others are all different, are apart
+    outside the range of the others. Single numbers are far beyond a gap of twice their range.
     """
-    order = np.argsort(x)
-    order = order[np.abs(x[order]) < LARGEST]
-    is_nines = np.isin(np.abs(x[order]), _CODES)
-    nines, others = order[is_nines], order[~is_nines]
-    s, n, most = x[others], others.size, max(others.size // 100, 1)
+    rows = np.flatnonzero(np.abs(x) < LARGEST)
+    values, inverse, counts = np.unique(x[rows], return_inverse=True, return_counts=True)
+    is_usual = np.isin(np.abs(values), _CODES) | np.isin(values, _SHORT_CODES)
+    is_continuous = np.sum(counts > 1) <= 2
+    is_shared = (counts > 1) & is_continuous & (counts <= _MOST_SHARED * rows.size)
+    s = np.repeat(values, counts * ~(is_usual | is_shared))
+    n, most = s.size, max(s.size // 100, 1)
     if n < FEWEST_ROWS or s[0] == s[-1]:
-        return order[:0], order[:0]
-    is_code = np.maximum(s[0] - x[nines], x[nines] - s[-1]) > s[-1] - s[0]
-    # Nines among the others, more than once where no other number is repeated, are codes, too.
-    is_code |= nines.size > 1 and np.unique(s).size == n
+        return rows[:0], rows[:0]
     low, high = s[most], s[-1 - most]
+    is_outside = np.maximum(s[0] - values, values - s[-1]) > _OUTSIDE * (high - low)
+    is_nines = np.isin(np.abs(values), _CODES)
+    # Inside the range a code is one by its repetition alone.
+    is_code = is_usual & np.where(is_outside, is_nines | is_shared, is_nines & is_shared)
     gap = np.diff(s) * (high > low)
-    top = next((k for k in range(n - most, n) if gap[k - 1] > 2 * (s[k - 1] - low)), n)
-    bottom = next((k for k in range(most, 0, -1) if gap[k - 1] > 2 * (high - s[k])), 0)
-    return nines[is_code], np.concatenate((others[top:], others[:bottom]))
+    top = next((s[k] for k in range(n - most, n) if gap[k - 1] > 2 * (s[k - 1] - low)), np.inf)
+    bottom = next((s[k - 1] for k in range(most, 0, -1) if gap[k - 1] > 2 * (high - s[k])), -np.inf)
+    is_far = (is_outside & (is_usual | is_shared)) | (values >= top) | (values <= bottom)
+    return rows[is_code[inverse]], rows[(is_far & ~is_code)[inverse]]
+
+
+def _is_base_case(x: Array) -> bool:
+    """Whether the first row is much nearer to the means than rows (n, d) are."""
+    z = x - x.mean(axis=0)
+    spread = np.abs(z).max(axis=0)
+    z = z / np.where(spread > 0, spread, 1.0)  # squares of very small numbers are 0
+    _, singular, axes = np.linalg.svd(z, full_matrices=False)
+    used = singular > 1e-6 * singular[0]
+    squares = len(x) * np.square(axes[used] @ z[0] / singular[used]).sum()
+    return bool(chi2.cdf(squares, used.sum()) < _BASE_CASE)
 
 
 def _one_kind(frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:

@@ -125,7 +125,7 @@ function bars(id, rows) {
     svg.append(make("line", {x1: px(v), x2: px(v), y1: 0, y2: height - 20, class: "grid"}),
       make("text", {x: px(v), y: height - 4, "text-anchor": "middle"}, compact(v)));
   rows.forEach((r, i) => {
-    const y = i * step + 12, hollow = r.flags.includes("not distinguishable"), color = COLORS[r.group ? 2 : 0];
+    const y = i * step + 12, hollow = r.flags.includes("not distinguishable"), {color} = r;
     const flags = r.flags.split("; "), flag = flags.find((f) => !f.startsWith("not distinguishable")) || flags[0];
     svg.append(make("g", {},
       make("title", {}, `${r.label}: ${money(r.value, r.half)}, 95 % ${range(r.lower, r.upper)}${r.flags ? "; " + r.flags : ""}`),
@@ -157,7 +157,10 @@ function redraw() {
   const now = data.seen.now, grid = now.grid, k = grid[at], results = data.results, set = state.settings;
   const best = now.net[at].indexOf(Math.max(...now.net[at])), evpi = now.evpi.value[at];
   const sets = (results ? results.sets : []).filter((s) => !s.group || s.label in set.groups);
-  const rows = sets.map((s) => ({label: s.label, group: s.group, value: s.value[at], lower: s.lower[at], upper: s.upper[at], half: (s.upper[at] - s.lower[at]) / 2, flags: s.flags[at], of: evpi > 0 ? s.value[at] / evpi : 0}))
+  // The same sets and colors wherever the slider is.
+  const peak = (s) => Math.max(...s.value), shown = [...sets].filter((s) => peak(s) > 0).sort((a, b) => peak(b) - peak(a)).slice(0, 5);
+  const hue = (s) => shown.includes(s) ? COLORS[shown.indexOf(s)] : "#8a97a0";
+  const rows = sets.map((s) => ({label: s.label, color: hue(s), group: s.group, value: s.value[at], lower: s.lower[at], upper: s.upper[at], half: (s.upper[at] - s.lower[at]) / 2, flags: s.flags[at], of: evpi > 0 ? s.value[at] / evpi : 0}))
     .sort((a, b) => b.value - a.value);
   $("at").textContent = `${money(k)} per ${set.effect.replace(/s$/, "")}`;
   const card = (head, value, note) => make("div", {class: "card"}, make("span", {}, head), make("b", {class: value.length > 12 ? "long" : ""}, value), make("span", {}, note));
@@ -170,8 +173,6 @@ function redraw() {
   if (results) cards.push(found ? card("Most worth knowing", found.label, `${money(found.value, found.half)}, ${share(found.of)} of EVPI`) : card("Most worth knowing", "–", "no parameter by itself"));
   $("cards").replaceChildren(...cards);
   if (rows.length) bars("rank", rows.slice(0, 20)); else $("rank").replaceChildren(make("p", {class: "quiet"}, state.job ? "EVPPI is being computed." : "EVPPI is not computed for this range."));
-  // The same sets and colors wherever the slider is.
-  const peak = (s) => Math.max(...s.value), shown = [...sets].filter((s) => peak(s) > 0).sort((a, b) => peak(b) - peak(a)).slice(0, 5);
   const wtp = {x: [grid[0], grid.at(-1)], mark: k, xname: "willingness to pay"};
   chart("curves", {...wtp, yname: "value per person", y: [0, 1.05 * (Math.max(...now.evpi.upper) || 1)], cut: true, lines: [
     {x: grid, y: now.evpi.value, low: now.evpi.lower, high: now.evpi.upper, color: ink(), name: "EVPI"},
