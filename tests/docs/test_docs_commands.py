@@ -41,7 +41,7 @@ def smaller(line: str) -> list[str]:
         return [*arguments, "--help"]
     for i, (option, value) in enumerate(pairwise(arguments), start=1):
         if option == "--budget":
-            budgets = [min(float(one), 500 * 2**k) for k, one in enumerate(value.split(","))]
+            budgets = [min(float(one), 600 * 2**k) for k, one in enumerate(value.split(","))]
             arguments[i] = ",".join(f"{one:.0f}" for one in budgets)
         elif option in ("--tol", "--rtol"):
             arguments[i] = "2.0"
