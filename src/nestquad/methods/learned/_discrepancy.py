@@ -43,6 +43,9 @@ class DiscrepancySettings:
         about them relative to them, and scales of scores on which these vary.
     least
         Least share of the prior variance that a bin may show: products may be negative.
+    doubtful
+        Where the mean product exceeds that of v by one standard error, as a sixth of the runs does
+        by chance, one draw in so many takes it: it widens the interval, and the median stays.
     """
 
     places: int = 49
@@ -55,6 +58,7 @@ class DiscrepancySettings:
     shares: tuple[float, ...] = (0.0, 0.3, 1.0, 3.0)
     lengths: tuple[float, ...] = (0.3, 1.0)
     least: float = 0.1
+    doubtful: int = 4
 
 
 DISCREPANCY = DiscrepancySettings()
@@ -328,6 +332,9 @@ def draw_variances(
     if lowest > size[0]:
         shown = total + standard_error * np.append(0.0, rng.standard_normal(n_draws))
         found *= np.maximum(1.0, np.maximum(shown, lowest) / size)[:, None]
+    elif total - standard_error > size[0]:
+        some = 1 + np.arange(n_draws // DISCREPANCY.doubtful)
+        found[some] *= np.maximum(1.0, total / size[some])[:, None]
     if law.steps:
         # A scenario has one (J − Ĵ)², however often it is drawn, and products of few of them vary
         # little: v is known as well as its mean over all.

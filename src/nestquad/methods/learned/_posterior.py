@@ -58,9 +58,8 @@ class PosteriorSettings:
         intervals a fifth narrower at the same coverage (219 runs of even seeds).
     contradiction
         Standard errors by which the mean product of pairs has to exceed the mean of v before it
-        takes its place. With one, a sixth of the runs pass it by chance: errors of `CKQ` on
-        `finance` were 7 and 27 times as large at 1,000 and 10,000 evaluations (20 seeds), bars on
-        130 even runs of the families a tenth wider.
+        takes its place in all draws. With one, errors of `CKQ` on `finance` were 7 and 27 times as
+        large at 1,000 and 10,000 evaluations (20 seeds).
     reach
         Normal scores up to which errors are averaged in cells of unit width: a bias varies on the
         scale of 1, and errors of opposite sign within a cell cancel in any functional.
