@@ -297,7 +297,7 @@ class Pilot:
     def _bisected(
         self, start: Array, step: Array, c: Indices, g_low: Array, trend: Array
     ) -> tuple[Array, Array, Array, Indices]:
-        """Those (m, d) of the intervals at which output c jumps, narrowed, and sizes of jumps.
+        """Intervals (m, d) at which output c jumps, narrowed, and sizes of the jumps.
 
         Intervals begin at `start`, where output c is `g_low`; beside a jump, g changes by `trend`.
         """
