@@ -45,7 +45,8 @@ class DiscrepancySettings:
         Least share of the prior variance that a bin may show: products may be negative.
     doubtful
         Where the mean product exceeds that of v by one standard error, as a sixth of the runs does
-        by chance, one draw in so many takes it: it widens the interval, and the median stays.
+        by chance, one draw in so many takes it: it widens the interval, and the median stays. Not
+        for residuals relative to a small Ĵ, whose heavy tails pass it often.
     """
 
     places: int = 49
@@ -278,6 +279,7 @@ def draw_variances(
     n_draws: int,
     rng: np.random.Generator,
     clearly: float = 1.0,
+    widened: bool = True,
 ) -> Array:
     """v at the nodes, (1 + K, n), by Bayes' rule from mean products of two residuals in bins.
 
@@ -332,7 +334,7 @@ def draw_variances(
     if lowest > size[0]:
         shown = total + standard_error * np.append(0.0, rng.standard_normal(n_draws))
         found *= np.maximum(1.0, np.maximum(shown, lowest) / size)[:, None]
-    elif total - standard_error > size[0]:
+    elif widened and total - standard_error > size[0]:
         some = 1 + np.arange(n_draws // DISCREPANCY.doubtful)
         found[some] *= np.maximum(1.0, total / size[some])[:, None]
     if law.steps:

@@ -372,7 +372,8 @@ class PosteriorOfJ:
             b = draw_bias(law, Evidence(common, z, least), n, self.rng, self.settings.bias_width)
             pairs = Pairs(s[:, c], r[:, :, c], check.weights, claims[:, c])
             seen = Evidence(pairs, z, least)
-            v = draw_variances(law, seen, b[0], n, self.rng, self.settings.contradiction)
+            clearly = self.settings.contradiction
+            v = draw_variances(law, seen, b[0], n, self.rng, clearly, widened=not relative)
             order = np.argsort(np.argsort(center[:, c], kind="stable"), kind="stable")
             biased[:, :, c] += b[1:, order]
             drawn[:, :, c] = biased[:, :, c] + np.sqrt(v[1:, order]) * normal[:, :, c]
