@@ -108,6 +108,7 @@ def test_a_moment_is_too_short_to_learn(simulated):
     est = nq.estimate(simulated.slow(PROBLEM, 1e-7), max_seconds=0.1, rng=0)
     assert est.method == "nqmc"
     assert set(est.candidates) == {"nqmc"}
+    assert not any("pairs" in note for note in est.diagnostics["notes"])
     # By a million of evaluations and not by the first few hundred.
     assert est.half_width < 0.01 * est.sample.spread
 

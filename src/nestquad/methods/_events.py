@@ -56,6 +56,8 @@ class EventSettings:
     residual
         Share of the spread of g beyond which a residual of a learned model counts as an event;
         smaller ones are errors of interpolation.
+    some
+        θ of a sketch at which f is looked at far away: a bound needs no more.
     """
 
     expected: float = 3.0
@@ -63,6 +65,7 @@ class EventSettings:
     one_in: int = 20
     carriers: float = 4.0
     residual: float = 0.1
+    some: int = 512
 
     def are_few(self, count: Array, n: int) -> Mask:
         """Whether `count` events among n points are few, or none."""
@@ -365,8 +368,13 @@ def unreached_errors(
             error = check.scale * np.sqrt(np.maximum(upper, 0.0))
         # Even an exact model does not show how far J reaches.
         deviation = np.hypot(error, base.j.std(axis=0))
+        some = slice(None, None, max(len(f) // _SETTINGS.some, 1))
         far = unreached_change(
-            lambda j: average.f(model.bounded(j, base.uniform)), base.j, f, deviation, n
+            lambda j: average.f(model.bounded(j, base.uniform[some])),
+            base.j[some],
+            f[some],
+            deviation,
+            n,
         )
         bound = np.where(count == 0, np.maximum(bound, far), bound)
     errors = bound / NORMAL_95
