@@ -31,7 +31,7 @@ SMOKE = """
     try:
         est.plot()
     except nq.MissingExtraError as error:
-        assert 'pip install "nestquad[plot]"' in str(error), error
+        assert 'pip install ".[plot]"' in str(error), error
     else:
         raise SystemExit("drew a figure without matplotlib")
     extra = {m.split(".")[0] for m in sys.modules} & {"matplotlib", "pandas", "torch"}
