@@ -466,8 +466,8 @@ class JointModel(ModelOfJ):
                 # Where the density is small, noise over it is large.
                 j[:, c] = np.clip(j[:, c], low[c], high[c])
                 if output.positive:
-                    deviation = self._deviations(points.weights)[:, c]
-                    j[:, c] = np.maximum(j[:, c], JOINT.floor * deviation)
+                    floor = JOINT.floor * self._deviations(points.weights)[:, c]
+                    j[:, c] = np.maximum(j[:, c], floor)
         return replace(points, j=j)
 
     def _deviations(self, weights: Array) -> Array:
