@@ -11,13 +11,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from functools import reduce
-from math import comb
+from functools import lru_cache, reduce
+from math import comb, factorial
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from nestquad._checks import number, numbers
+from nestquad._checks import instance, number, numbers, whole
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
 
@@ -245,12 +245,10 @@ class Gaussian(ProductKernel):
         return np.multiply(r, -0.5, out=r)
 
 
-_POLYNOMIALS: dict[float, tuple[float, ...]] = {
-    0.5: (1.0,),
-    1.5: (1.0, 1.0),
-    2.5: (1.0, 1.0, 1.0 / 3.0),
-    3.5: (1.0, 1.0, 2.0 / 5.0, 1.0 / 15.0),
-}
+@lru_cache
+def _matern_polynomial(p: int) -> tuple[float, ...]:
+    """Coefficients of the polynomial of degree p = ν - 1/2, constant first."""
+    return tuple(2**k * comb(p, k) * factorial(2 * p - k) / factorial(2 * p) for k in range(p + 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,7 +285,7 @@ class Matern(ProductKernel):
 
     def __post_init__(self) -> None:
         nu = number("nu", self.nu, "0.5, 1.5, 2.5 or 3.5")
-        if nu not in _POLYNOMIALS:
+        if nu not in (0.5, 1.5, 2.5, 3.5):
             raise InputError("nu", repr(self.nu), "0.5, 1.5, 2.5 or 3.5")
         object.__setattr__(self, "nu", nu)
         super().__post_init__()
@@ -295,7 +293,7 @@ class Matern(ProductKernel):
     @property
     def polynomial(self) -> tuple[float, ...]:
         """Coefficients of the polynomial in z, constant first."""
-        return _POLYNOMIALS[self.nu]
+        return _matern_polynomial(int(self.nu))
 
     def rate(self, n_axes: int) -> Array | float:
         """The factor from |x - y| to z, shaped like the lengthscale followed by `n_axes` ones."""
@@ -358,12 +356,9 @@ class Anova(Kernel):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.base, ProductKernel):
-            raise InputError("base", type(self.base).__name__, "Matern or Gaussian")
-        order = number("order", self.order, "a whole number, at least 1")
-        if not order.is_integer():
-            raise InputError("order", repr(self.order), "a whole number, at least 1")
-        object.__setattr__(self, "order", int(order))
+        instance("base", self.base, ProductKernel, "Matern or Gaussian")
+        order = whole("order", self.order, "a whole number, at least 1", below=np.inf)
+        object.__setattr__(self, "order", order)
         object.__setattr__(self, "weight", number("weight", self.weight))
 
     @property

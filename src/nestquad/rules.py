@@ -10,11 +10,11 @@ import numpy as np
 from scipy.linalg import lapack
 
 from nestquad import limits
-from nestquad._checks import number, shown
+from nestquad._checks import choice, number, shown
 from nestquad._typing import Array
 from nestquad.distributions import Law, Uniform
 from nestquad.embeddings import double_embedding, mean_embedding
-from nestquad.errors import InputError, NumericalError, unknown_name
+from nestquad.errors import InputError, NumericalError
 from nestquad.kernels import Kernel, Matern
 
 
@@ -37,14 +37,14 @@ class Factor:
         solution, _ = lapack.dpotrs(self.lower, rhs, lower=1)
         return np.asarray(solution).reshape(rhs.shape)
 
-    def inverse_diagonal(self) -> Array:
-        """Diagonal of the inverse, for leave-one-out residuals. Cost N³/3.
+    def leave_one_out(self, values: Array) -> Array:
+        """Leave-one-out residuals of values (N, k). Cost N³/3.
 
         Dubrule (1983), Cross validation of kriging in a unique neighborhood.
         """
         half, _ = lapack.dtrtri(self.lower, lower=1)
         half = np.tril(half)
-        return np.asarray(np.einsum("ij,ij->j", half, half))
+        return np.asarray(self.solve(values) / np.einsum("ij,ij->j", half, half)[:, None])
 
     def condition(self) -> float:
         """Lower bound of the condition number from the pivots, usually of its order. Cost O(N)."""
@@ -279,8 +279,7 @@ def _leave_one_out(kernel: Kernel, nodes: Array, values: Array, lambda0: float) 
     )
     if factor is None:
         return float("inf")
-    residuals = factor.solve(centred) / factor.inverse_diagonal()[:, None]
-    return float(np.mean(residuals**2))
+    return float(np.mean(factor.leave_one_out(centred) ** 2))
 
 
 def _line_rules(
@@ -426,8 +425,7 @@ def prefix_rules(
     nodes (T, N, d); sizes at most N. Returns T lists of ``len(sizes)`` rules.
     """
     nodes = _validated(nodes)
-    if exact not in get_args(Exactness):
-        raise unknown_name("exact", exact, get_args(Exactness))
+    choice("exact", exact, get_args(Exactness))
     count, n, dim = nodes.shape
     regularization = Jitter() if regularization is None else regularization
     free = isinstance(regularization, Jitter)  # a ridge would destroy the structure

@@ -49,6 +49,7 @@ def add_options(parser: argparse.ArgumentParser, *names: str, target: str = "") 
         "max-seconds": {"type": float, "metavar": "X", "help": "start nothing new after X s"},
         "store": {"metavar": "DIR", "help": "keep values of g; the same command continues"},
         "workers": {"type": count, "metavar": "N", "help": "evaluate g in N processes"},
+        "retries": {"type": int, "metavar": "N", "help": "try again where g fails (default 0)"},
         "seed": {"type": int, "metavar": "S", "help": "the same seed gives the same numbers"},
         "json": {"help": "print JSON and nothing else", **flag},
         "report": {"type": new_file, "metavar": "PAGE.html", "help": "a self-contained page"},
@@ -70,11 +71,6 @@ class Exit(IntEnum):
     WRONG_INPUT = 2
     NOT_MET = 3
     INTERRUPTED = 130
-
-
-def add_output(parser: argparse.ArgumentParser) -> None:
-    """Seed, JSON, report and progress, which commands that compute share."""
-    add_options(parser, *OUTPUT)
 
 
 def answer(
