@@ -16,7 +16,7 @@ from nestquad import clock
 from nestquad._checks import generator, instance, listed, shown
 from nestquad._scale import SIZES, scale_of
 from nestquad._typing import Array, Indices, RNGLike
-from nestquad.accuracy import tail_index
+from nestquad.accuracy import tail_shape
 from nestquad.errors import InputError
 from nestquad.functionals import WeightedSample
 from nestquad.methods.learned import Pairs
@@ -653,8 +653,7 @@ def _unmet(law: LawOfJ, targets: Targets) -> Array:
     near = np.clip(np.searchsorted(law.s, pairs.s), 0, len(law.s) - 1)
     share = law.dependence(targets)[:, near]
     share = share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
-    # Lower limit of α: Hill's 1/α has a standard error of a quarter for 16 residuals.
-    alpha = max(tail_index(rest[:, None]) / 1.5, SETTINGS.heaviest)
+    alpha = max(1.0 / max(tail_shape(rest[:, None]), 1e-9), SETTINGS.heaviest)
     error: Array = np.abs(share * rest).max(axis=1) / (alpha - 1.0)
     for i, (kind, level) in enumerate(targets.keys):
         if kind == "exceed":  # a change of losses changes a probability by the law
