@@ -127,7 +127,9 @@ def test_a_bar_wider_than_the_spread_of_f_says_little(method):
     assert wide
     for est in runs:
         said = notes(est, "wider than f(J) varies over theta: more evaluations would help")
-        assert (est.status == "unreliable") == (len(said) == 1) == (est in wide)
+        heavy = bool(notes(est, "a heavy tail")) and np.isinf(est.half_width)
+        assert (len(said) == 1) == (est in wide)
+        assert (est.status == "unreliable") == (est in wide or heavy)
 
 
 def test_a_model_that_explains_little_says_so():

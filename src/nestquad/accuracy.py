@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
@@ -69,6 +69,25 @@ def propagated(problem: NestedExpectation, answers: Array, changes: Array) -> Ar
     center = np.atleast_1d(problem.finish(answers))
     rows = [problem.finish(answers + row) - center for row in changes.reshape(-1, answers.size)]
     return np.reshape(rows, (*changes.shape[:-1], center.size))
+
+
+def range_of(problem: NestedExpectation, j: Array) -> tuple[Any, Any]:
+    """Ends of the range of f where it saturates far from J (T,) on a side, infinite elsewhere.
+
+    For a single output and no `combine`; f may have several answers.
+    """
+    if problem.f is None or problem.combine is not None or j.ndim != 1:
+        return -np.inf, np.inf
+    far = max(1.0, float(np.abs(j).max())) * 2.0 ** np.arange(0.0, 60.0, 3.0)
+    sides = [f_or_nan(problem, side) for side in (far, -far)]
+    values = np.concatenate([f_or_nan(problem, j), *sides])
+    ends = []
+    for sign in (-1.0, 1.0):
+        end = sign * np.max(sign * np.nan_to_num(values, nan=-sign * np.inf), axis=0)
+        flat = [(side[-4:] == end).all(axis=0) & np.isfinite(end) for side in sides]
+        ends.append(np.where(np.any(flat, axis=0), end, sign * np.inf))
+    low, high = (end if end.size > 1 else float(end[0]) for end in ends)
+    return low, high
 
 
 def tail_shape(values: Array) -> float:

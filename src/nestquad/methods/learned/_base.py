@@ -322,7 +322,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         state = Learned(fit, found.model, found.answers, parts, found.rate, check)
         if not np.isfinite(parts["unseen"]):
             estimate.diagnostics["notes"].append(NO_VARIATION)
-        if parts["tail"] > 0.5 * size_of(np.array([list(parts.values())])):
+        if parts["tail"] > 0.5 * np.linalg.norm(inner) or np.isinf(parts["tail"]):
             estimate.diagnostics["notes"].append(HEAVY_TAIL)
         final = check is not None and parts["average"] ** 2 > 0.9 * sum(
             size**2 for size in parts.values()
