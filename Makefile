@@ -58,6 +58,7 @@ docs: $(VENV)/.docs
 # Wheel and sdist; the wheel with numpy and scipy alone in a fresh environment of each interpreter.
 dist: $(VENV)/.dist
 	rm -rf dist
+	$(BIN)/python packaging/release.py check
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python tests/check_dist.py dist

@@ -7,7 +7,6 @@ Even seeds of random problems are to develop on, odd seeds to report.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import shlex
 import sys
@@ -211,8 +210,8 @@ def _published(args: argparse.Namespace) -> None:
     from studies.published.study import report
 
     names = _chosen(args, "only", tuple(cases()))
-    how = {"fresh": args.fresh, "most": args.most, "command": args.line}
-    report(names, args.runs, Path(args.out), args.jobs, **how)
+    budgets = _numbers(args.budgets) if args.budgets else ()
+    report(names, args.runs, Path(args.out), args.jobs, fresh=args.fresh, budgets=budgets)
 
 
 def _repeated(args: argparse.Namespace) -> None:
@@ -281,7 +280,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--runs": {"type": int, "default": 3, "metavar": "N", "help": "of each"},
     "--each": {"type": int, "default": 5, "metavar": "N", "help": "problems of a family"},
     "--times": {"type": int, "default": 20, "metavar": "N", "help": "trials of each fault"},
-    "--most": {"type": float, "default": math.inf, "metavar": "N", "help": "largest budget"},
     "--rival-budget": {"type": float, "default": 1e6, "metavar": "N", "help": "of rivals"},
     "--replicates": {"type": int, "metavar": "N", "help": "of each cell (default: as listed)"},
     "--seed": {"type": int, "default": 0, "metavar": "S", "help": "default 0"},
@@ -375,9 +373,9 @@ _COMMANDS = {
     "published": Command(
         "problems of other papers",
         _published,
-        f"{_RUNNER} --only --runs --most",
-        {"--runs": {"default": 20}},
-        ("--runs 20", "--runs 2 --only insurance,calls-1 --out results"),
+        f"{_RUNNER} --only --runs --budgets",
+        {"--runs": {"default": 20}, "--budgets": {"default": None, "help": "only these"}},
+        ("--runs 20", "--fresh --only chronic-pain --budgets 1e5", "--runs 2 --out results"),
     ),
     "repeated": Command(
         "more than two levels",

@@ -8,12 +8,14 @@ checked with the newest interpreter. Versions that are not present are named.
 
 from __future__ import annotations
 
+import email
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import textwrap
+import zipfile
 from pathlib import Path
 
 SMOKE = """
@@ -31,7 +33,7 @@ SMOKE = """
     try:
         est.plot()
     except nq.MissingExtraError as error:
-        assert 'pip install "nestquad[plot]"' in str(error), error
+        assert 'pip install ".[plot]"' in str(error), error
     else:
         raise SystemExit("drew a figure without matplotlib")
     extra = {m.split(".")[0] for m in sys.modules} & {"matplotlib", "pandas", "torch"}
@@ -53,6 +55,7 @@ def main(folder: str) -> None:
     """Check the only wheel and the only sdist in the folder with every interpreter."""
     (wheel,) = Path(folder).resolve().glob("*.whl")
     (source,) = Path(folder).resolve().glob("*.tar.gz")
+    check_recipe(wheel)
     found = interpreters()
     if not found:
         raise SystemExit("no interpreter found")
@@ -62,6 +65,26 @@ def main(folder: str) -> None:
     check(list(found.values())[-1], source, NEWEST)
     missing = [version for version in LOWEST if version not in found]
     print(f"checked: {', '.join(found)}; not present: {', '.join(missing) or 'none'}")
+
+
+def check_recipe(wheel: Path) -> None:
+    """Render the conda recipe with rattler-build, and compare its requirements with the wheel's."""
+    import rattler_build
+
+    folder = Path(__file__).resolve().parents[1] / "packaging" / "conda"
+    recipe = rattler_build.Stage0Recipe.from_file(folder / "recipe.yaml")
+    variants = rattler_build.VariantConfig.from_file(folder / "variants.yaml")
+    (rendered,) = recipe.render(variants)
+    described = rendered.recipe.to_dict()
+    with zipfile.ZipFile(wheel) as files:
+        (name,) = [one for one in files.namelist() if one.endswith(".dist-info/METADATA")]
+        metadata = email.message_from_bytes(files.read(name))
+    required = {one for one in metadata.get_all("Requires-Dist") if "extra ==" not in one}
+    required.add(f"python{metadata['Requires-Python']}")
+    listed = {one.replace(" ", "") for one in described["requirements"]["run"]}
+    if listed != required:
+        raise SystemExit(f"conda asks for {sorted(listed)}, the wheel for {sorted(required)}")
+    print(f"conda: {described['package']['name']} {described['package']['version']} rendered")
 
 
 def interpreters() -> dict[str, str]:

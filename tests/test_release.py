@@ -38,9 +38,20 @@ def copy(release, tmp_path):
     return tmp_path
 
 
-def test_all_files_state_this_version(release):
-    assert set(release.stated(ROOT).values()) == {nq.__version__}
+def test_all_files_agree(release):
+    assert release.stated(ROOT)["src/nestquad/__init__.py"] == nq.__version__
     assert release.differences(ROOT) == []
+
+
+def test_a_development_version_is_later_than_the_last_release(release, copy):
+    release.set_version(copy, "0.7.3", DATE)
+    release.open_version(copy, "0.8.0")
+    stated = release.stated(copy)
+    assert stated.pop("src/nestquad/__init__.py") == "0.8.0.dev0"
+    assert set(stated.values()) == {"0.7.3"}
+    assert release.differences(copy) == []
+    release.open_version(copy, "0.7.3")
+    assert release.differences(copy) == ["the package has 0.7.3.dev0, the changelog 0.7.3"]
 
 
 def test_a_version_is_written_everywhere(release, copy):
@@ -68,7 +79,9 @@ def test_differences_are_named(release, copy):
     (copy / "CITATION.cff").write_text("version: 9.9.9\n", "utf-8")
     found = " ".join(release.differences(copy))
     assert "CITATION.cff has 9.9.9" in found
-    assert "lacks scipy >=1.13" in found
+    assert "CITATION.cff has another date" in found
+    assert "lacks scipy >=1.13 in run" in found
+    assert "has scipy >=1.0 in run" in found
 
 
 @pytest.mark.parametrize("version", ["0.2", "v0.2.0", "0.2.0.dev1", ""])

@@ -91,7 +91,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from nestquad.sensitivity import Sensitivities as Sensitivities
     from nestquad.sensitivity import sensitivity as sensitivity
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 # Public names by the module that defines them.
 _HOMES = {

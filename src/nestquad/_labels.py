@@ -74,8 +74,7 @@ def posterior_tree(
     else:
         tree = arviz.from_dict({"posterior": posterior}, **how)
     tree["posterior"].attrs.update(attributes)
-    if further:
-        tree["posterior"] = tree["posterior"].assign_coords(further)
+    tree["posterior"].coords.update(further or {})
     return tree
 
 

@@ -19,7 +19,15 @@ from nestquad.errors import (
     UnsupportedError,
 )
 from nestquad.estimate import estimate
-from nestquad.evaluate import Derivative, Driving, Parametrized, Pilot, TangentG, Tangents, call_f
+from nestquad.evaluate import (
+    Derivative,
+    Parametrized,
+    Pilot,
+    TangentG,
+    Tangents,
+    call_f,
+    driving_law,
+)
 from nestquad.methods import Method
 from nestquad.problem import NestedExpectation
 from nestquad.result import OuterSample
@@ -197,9 +205,9 @@ class TangentProblem:
 
     def problem(self) -> NestedExpectation:
         """Problem on driving variables with the outputs (g, dg/dφ)."""
-        base, inner = self.base, Driving(self.tangents.inner_law)
+        base, inner = self.base, driving_law(self.tangents.inner_law)
         return NestedExpectation(
-            outer=Driving(base.outer_law),
+            outer=driving_law(base.outer_law),
             inner=inner if base.inner_is_shared else _Always(inner),
             g=TangentG(self.tangents, self.f.outputs),
             f=self.f,

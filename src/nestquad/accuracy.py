@@ -12,7 +12,7 @@ from scipy.special import stdtrit
 
 from nestquad._checks import choice, number, numbers, whole
 from nestquad._typing import Array
-from nestquad.errors import InputError, unknown_name
+from nestquad.errors import InputError
 from nestquad.evaluate import call_f, f_or_nan
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95, Estimate
@@ -344,8 +344,7 @@ def allocate(
       T × N by level: 100 × 1, 25 × 2, 7 × 4, 2 × 8, 2 × 16
     """
     name = str(method).lower()
-    if name not in _METHODS:
-        raise unknown_name("method", method, _METHODS)
+    choice("method", name, _METHODS)
     choice("regime", regime, ("smooth", "lipschitz"))
     if regime == "lipschitz" and name != "nmc":
         advice = "Only nested Monte Carlo has an allocation for an f that is only Lipschitz."

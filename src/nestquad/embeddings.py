@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import erf, erfc, erfcx, ndtr, roots_legendre
 
 from nestquad import limits
+from nestquad._checks import instance
 from nestquad._typing import Array, ArrayLike
 from nestquad.clock import tick
 from nestquad.distributions import (
@@ -127,6 +128,7 @@ def unsupported(kernel: Kernel, law: Law, reason: str = "") -> UnsupportedError:
     )
 
 
+_LAW = "a law of nestquad; as_law(...) makes one of scipy.stats"
 _LEGENDRE = np.polynomial.legendre.leggauss(10)
 
 
@@ -394,7 +396,7 @@ def mean_embedding(kernel: Kernel, law: Law, x: ArrayLike) -> Array:
     array([0.632121, 0.786939, 0.232544])
     """
     nodes = as_nodes(x, "x")
-    _check_law(law)
+    instance("law", law, Law, _LAW)
     if law.dim is not None and nodes.shape[-1] != law.dim:
         raise InputError(
             "x", f"nodes with {nodes.shape[-1]} coordinates", f"as many as the law has, {law.dim}"
@@ -418,7 +420,7 @@ def double_embedding(kernel: Kernel, law: Law) -> Array:
     >>> float(double_embedding(Gaussian(1.0), Normal()).round(6))
     0.57735
     """
-    _check_law(law)
+    instance("law", law, Law, _LAW)
     return np.array(np.broadcast_to(_embed(kernel, law, None), _batch_shape(kernel, law, ())))
 
 
@@ -459,13 +461,6 @@ def _embed_line(kernel: ProductKernel, law: Law, x: Array | None) -> Array:
     form = closed_form(kernel, law)
     values = form.double(kernel, law) if x is None else form.mean(kernel, law, x[..., 0])
     return np.asarray(values)
-
-
-def _check_law(law: Law) -> None:
-    if not isinstance(law, Law):
-        raise InputError(
-            "law", type(law).__name__, "a law of nestquad", "as_law(...) makes one of scipy.stats."
-        )
 
 
 def _batch_shape(kernel: Kernel, law: Law, lead: tuple[int, ...]) -> tuple[int, ...]:

@@ -82,7 +82,7 @@ class MissingExtraError(NestquadError, ImportError):
     def __str__(self) -> str:
         return (
             f"{self.what} needs an optional dependency that is not installed. "
-            f'Install its extra {self.extra!r}: pip install "nestquad[{self.extra}]".'
+            f'In a clone of nestquad: pip install ".[{self.extra}]".'
         )
 
 

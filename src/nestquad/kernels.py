@@ -17,7 +17,7 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from nestquad._checks import number, numbers
+from nestquad._checks import instance, number, numbers, whole
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
 
@@ -358,12 +358,9 @@ class Anova(Kernel):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.base, ProductKernel):
-            raise InputError("base", type(self.base).__name__, "Matern or Gaussian")
-        order = number("order", self.order, "a whole number, at least 1")
-        if not order.is_integer():
-            raise InputError("order", repr(self.order), "a whole number, at least 1")
-        object.__setattr__(self, "order", int(order))
+        instance("base", self.base, ProductKernel, "Matern or Gaussian")
+        order = whole("order", self.order, "a whole number, at least 1", below=np.inf)
+        object.__setattr__(self, "order", order)
         object.__setattr__(self, "weight", number("weight", self.weight))
 
     @property

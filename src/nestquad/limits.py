@@ -35,6 +35,7 @@ ROW_GROUP = 16  # rows whose independent points are made together
 # Learned models.
 PREDICTED_POINTS = 4_096  # points of g that a model predicts at a time
 CHOICE_POINTS = 1 << 13  # points that choose penalties
+AVERAGE_POINTS = 1 << 15  # θ of a dense average at a time
 LATTICE_POINTS = 1 << 17  # θ on copies of a lattice at a time
 
 # Sizes that users may ask for.

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import ndtri
 
-from nestquad._checks import choice
+from nestquad._checks import choice, instance
 from nestquad._typing import Array
 from nestquad.distributions import Law, Normal, Uniform
 from nestquad.errors import InputError
@@ -98,10 +98,8 @@ class KernelQuadrature:
             ("exact", self.exact, ("none", "constant")),
         ):
             choice(argument, given, known)
-        if self.kernel is not None and not isinstance(self.kernel, Kernel):
-            raise InputError(
-                "kernel", type(self.kernel).__name__, "a kernel such as nq.Matern(1.5), or None"
-            )
+        if self.kernel is not None:
+            instance("kernel", self.kernel, Kernel, "a kernel such as nq.Matern(1.5), or None")
 
     def law(self, dim: int, native: Law | None = None) -> Law:
         """The law that the weights integrate against on this space."""

@@ -37,14 +37,14 @@ class Factor:
         solution, _ = lapack.dpotrs(self.lower, rhs, lower=1)
         return np.asarray(solution).reshape(rhs.shape)
 
-    def inverse_diagonal(self) -> Array:
-        """Diagonal of the inverse, for leave-one-out residuals. Cost N³/3.
+    def leave_one_out(self, values: Array) -> Array:
+        """Leave-one-out residuals of values (N, k). Cost N³/3.
 
         Dubrule (1983), Cross validation of kriging in a unique neighborhood.
         """
         half, _ = lapack.dtrtri(self.lower, lower=1)
         half = np.tril(half)
-        return np.asarray(np.einsum("ij,ij->j", half, half))
+        return np.asarray(self.solve(values) / np.einsum("ij,ij->j", half, half)[:, None])
 
     def condition(self) -> float:
         """Lower bound of the condition number from the pivots, usually of its order. Cost O(N)."""
@@ -279,8 +279,7 @@ def _leave_one_out(kernel: Kernel, nodes: Array, values: Array, lambda0: float) 
     )
     if factor is None:
         return float("inf")
-    residuals = factor.solve(centred) / factor.inverse_diagonal()[:, None]
-    return float(np.mean(residuals**2))
+    return float(np.mean(factor.leave_one_out(centred) ** 2))
 
 
 def _line_rules(

@@ -1,20 +1,28 @@
-"""Bayesian optimisation: two-step look-ahead by each rule, against wall-clock time."""
+"""Bayesian optimisation: two-step look-ahead by each rule, against wall-clock time.
+
+``python -m studies.paper.bayesopt Cosine8 nkq "nmc small" --pairs 40`` runs two of the rivals
+alone, and says how many pairs would decide between them.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nestquad.plots import INK, End, MethodStyle, label_ends, method_styles, new_axes, title
 from studies.paper.part import Effort, Part, Runs, Series
-from studies.paper.races import Race, no_worse, race_of
+from studies.paper.races import SLACK, Race, lead, no_worse, race_of
+from studies.runner.collect import collect
 from studies.runner.figures import plain_ticks
-from studies.runner.ledger import Outcome, Task, cells
+from studies.runner.ledger import Ledger, Outcome, Task, cells
 from studies.runner.result import Drawing, Figure, Finding, Verdict
 
 FUNCTIONS = ("Dropwave", "Ackley", "Cosine8")
@@ -324,3 +332,42 @@ PARTS = (
         ),
     ),
 )
+
+
+def pairs_to_decide(one: Race, other: Race) -> float:
+    """Pairs of runs after which the interval of the ratio should decide, by its present width.
+
+    It holds from the slack upwards, and fails below one: between both, nothing decides.
+    """
+    average = lead(one, other).average
+    middle, half = math.log(average.value), 0.5 * math.log(average.high / average.low)
+    distance = max(middle - math.log(SLACK), -middle)
+    return len(one.error) * (half / distance) ** 2
+
+
+def main() -> None:
+    """Run pairs of two rivals on one function, those that the ledger lacks."""
+    from studies.paper import run_task
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("function", choices=FUNCTIONS)
+    parser.add_argument("rivals", nargs=2, choices=RIVALS)
+    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--out", type=Path, default=Path("docs"))
+    args = parser.parse_args()
+    ledger = Ledger(args.out / "data" / "paper_runs.csv.gz")
+    names = [series_name(rival) for rival in args.rivals]
+    tasks = sorted(cells(args.function, names, (_N,), args.pairs), key=lambda task: task.seed)
+    collect(ledger, tasks, partial(run_task, root=0), 0)
+    one, other = (
+        race_of([ledger.runs[task] for task in tasks if task.method == name]).by_cpu
+        for name in names
+    )
+    labels = [RIVALS[rival].label for rival in args.rivals]
+    verdict = no_worse(f"{labels[0]} no worse than {labels[1]}", one, other, "", "s of CPU time")
+    print(f"{verdict.claim}: {verdict.measured}, {verdict.status}. {verdict.reason}")
+    print(f"to decide: about {pairs_to_decide(one, other):.0f} pairs")
+
+
+if __name__ == "__main__":
+    main()

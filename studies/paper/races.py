@@ -20,7 +20,7 @@ _TIMES = 12
 _FEWEST = 6
 _DRAWS = 1000
 # A ratio within this of one is no difference that anybody would choose a method by.
-_SLACK = 0.9
+SLACK = 0.9
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def no_worse(claim: str, one: Race, other: Race, paper: str, unit: str = "s") ->
         status = "cannot tell"
     elif average.high < 1:
         status = "does not hold"
-    elif average.low >= _SLACK:
+    elif average.low >= SLACK:
         status = "holds"
     else:
         status = "cannot tell"

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-import nestquad as nq
 from studies.promises.measure import CERTIFIED, ROUNDING
 from studies.runner.ledger import Run
 from studies.runner.result import Verdict
@@ -189,15 +188,6 @@ def notes_of(cells: Cells) -> tuple[str, ...]:
     if len(sources) > 1:
         listed = ", ".join(f"{count:,} with {name}" for name, count in sources.most_common())
         notes.append(f"The runs come from {len(sources)} states of the code (hashes): {listed}.")
-    older: dict[tuple[str, float], list[str]] = {}
-    for (_, method, goal), cell in cells.items():
-        for version in {run.version for run in cell.runs} - {nq.__version__}:
-            names = older.setdefault((version, goal), [])
-            names += [] if method in names else [method]
-    notes += [
-        f"Runs at {goal:,g} with nestquad {version}, on some problems or all: {', '.join(names)}."
-        for (version, goal), names in sorted(older.items())
-    ]
     return tuple(notes)
 
 

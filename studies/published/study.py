@@ -37,6 +37,7 @@ class BudgetErrors:
     half_width: float
     runs: int
     failed: int = 0
+    sources: str = ""
 
     @classmethod
     def of(cls, case: PublishedProblem, runs: Sequence[Run]) -> BudgetErrors:
@@ -55,6 +56,7 @@ class BudgetErrors:
             float(np.median([run.half_width for run in kept])) / case.scale if kept else math.nan,
             len(kept),
             len(runs) - len(kept),
+            "/".join(sorted({run.sources for run in runs})),
         )
 
     def below(self, other: BudgetErrors) -> bool:
@@ -101,12 +103,11 @@ def report(
     jobs: int = 1,
     *,
     fresh: bool = False,
-    most: float = math.inf,
-    command: str = "",
+    budgets: Sequence[float] = (),
 ) -> Path:
-    """Run what is missing and write ``published.md`` from the runs of these problems.
+    """Run what is missing of these problems, and write ``published.md`` from all runs there are.
 
-    Budgets above `most` are left out.
+    `budgets` are those to run, all without them.
     """
     chosen = {name: case for name, case in cases().items() if name in names}
     ledger = Ledger(out / "data" / "published_runs.csv.gz")
@@ -114,7 +115,7 @@ def report(
         Task(name, _METHOD, budget, seed)
         for name, case in chosen.items()
         for budget in case.budgets
-        if budget <= most
+        if not budgets or budget in budgets
         for seed in range(runs)
     ]
     if fresh:
@@ -122,15 +123,15 @@ def report(
         ledger.drop(lambda run: run.task in wanted)
     collect(ledger, tasks, run_task, jobs)
     page = out / "published.md"
-    page.write_text(page_text(chosen.values(), list(ledger.runs.values()), command), "utf-8")
+    page.write_text(page_text(cases().values(), list(ledger.runs.values())), "utf-8")
     say(f"wrote {page}")
     return page
 
 
-def page_text(chosen: Iterable[PublishedProblem], runs: Sequence[Run], command: str) -> str:
+def page_text(known: Iterable[PublishedProblem], runs: Sequence[Run]) -> str:
     """The page: losses first, then a section for each problem."""
-    tables = {case.name: _rows(case, runs) for case in chosen}
-    shown = [case for case in cases().values() if tables.get(case.name)]
+    tables = {case.name: rows for case in known if (rows := _rows(case, runs))}
+    shown = [case for case in cases().values() if case.name in tables]
     losses = [line for case in shown for line in _losses(case, tables[case.name])]
     heads = columns(
         "problem; ours = RMSE of nestquad at evaluations; coverage = 95 % interval covers: percent;"
@@ -145,19 +146,10 @@ def page_text(chosen: Iterable[PublishedProblem], runs: Sequence[Run], command: 
     parts += ["## Summary\n", markdown_table(Table("summary", _SUMMARY, heads, lines))]
     parts += [_section(case, tables[case.name]) for case in shown]
     env = environment()
-    states: dict[str, list[str]] = {}
-    for run in runs:
-        if run.problem in tables:
-            state = states.setdefault(f"{run.version} (sources {run.sources})", [])
-            state += [run.problem] if run.problem not in state else []
-    made = " and ".join(
-        f"{state} for {', '.join(names)}" if len(states) > 1 else state
-        for state, names in states.items()
-    )
     parts.append(
-        f"Made by `{command}` with nestquad {made}, Python "
-        f"{env['python']}, NumPy {env['numpy']}, SciPy {env['scipy']}, {env['cpus']} CPUs, one "
-        "thread for each run; every run is a line of `data/published_runs.csv.gz`.\n"
+        f"Made by `python -m studies published`: Python {env['python']}, NumPy {env['numpy']}, "
+        f"SciPy {env['scipy']}, {env['cpus']} CPUs, one thread for each run. Every run is a line "
+        "of `data/published_runs.csv.gz`, with the hash of the code that made it.\n"
     )
     return "\n".join(parts)
 
@@ -269,12 +261,14 @@ def _section(case: PublishedProblem, rows: Sequence[BudgetErrors]) -> str:
             "half": _error(case, row.half_width),
             "coverage": row.coverage,
             "seconds": seconds(row.seconds),
+            "sources": row.sources,
         }
         for row in rows
     ]
     heads = columns(
         "method; evaluations: evaluations; error = RMSE: cell; half = median half-width: cell; "
-        "coverage = 95 % interval covers: percent; seconds = CPU seconds: cell"
+        "coverage = 95 % interval covers: percent; seconds = CPU seconds: cell; "
+        "sources = code: cell"
     )
     truth = f"{case.exact:.8g}"
     truth += f" ± {case.exact_error:.1g} (standard error)" if case.exact_error else ""
@@ -283,7 +277,7 @@ def _section(case: PublishedProblem, rows: Sequence[BudgetErrors]) -> str:
         f"{case.source}.\n",
         f"{plain_markdown(case.about)}\n",
         f"{case.measure[0].upper()}{case.measure[1:]}: {truth}. Command: "
-        f"`python -m studies published --only {case.name}`.\n",
+        f"`python -m studies published --fresh --only {case.name}`.\n",
     ]
     if case.remark:
         parts.append(f"{case.remark}\n")
@@ -311,5 +305,6 @@ _HEAD = """\
 Problems of other papers and repositories with their own parameters. The results that the sources
 print stand beside ours; facts are theirs, no code is. Truths are recomputed here, by closed forms,
 quadrature or dense quasi-Monte Carlo. Errors are root-mean-square over runs with independent seeds,
-of the measure itself or in percent of it; seconds are CPU time of one run.
+of the measure itself or in percent of it; seconds are CPU time of one run. A command that names a
+problem runs that alone, with `--budgets` at those alone, and writes all of this page.
 """

@@ -217,6 +217,25 @@ def test_demo_shows_and_writes_what_it_says(tmp_path, capsys, monkeypatch):
     assert pixels[..., :3].std() > 0.01
 
 
+def test_without_matplotlib_the_demo_ends_and_reports_are_refused_at_once(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    real = nq.compare
+    less = {"replicates": 2, "methods": ["nmc"]}
+    monkeypatch.setattr(nq, "compare", lambda problem, **given: real(problem, **given | less))
+    assert main(["demo", "--out", str(tmp_path), "--tol", "0.1"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("done, without figure and report.")
+    assert 'pip install ".[plot]"' in last
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(nq, "estimate", lambda *_, **__: pytest.fail("g was evaluated"))
+    with pytest.raises(SystemExit) as refused:
+        main(["estimate", "finance", "--budget", "1e3", "--report", str(tmp_path / "page.html")])
+    assert refused.value.code == 2
+    assert 'pip install ".[plot]"' in capsys.readouterr().err
+
+
 def test_demo_into_a_file_is_refused(model, capsys):
     assert main(["demo", "--out", str(model)]) == 2
     assert str(model) in capsys.readouterr().err

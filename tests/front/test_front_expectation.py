@@ -44,18 +44,18 @@ def test_closed_forms(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "widest"),  # twice the half-width over the error that it has
-    [("exp on the interval", 200), ("cos on a box", 200), ("square of a normal", 14), ("kink", 36),
-     ("product", 120)],
+    ("name", "wanted"),  # half-width over the error
+    [("exp on the interval", 104), ("cos on a box", 110), ("square of a normal", 7.0),
+     ("cos of a normal", 4.2), ("lognormal", 7.3), ("kink", 18), ("product", 58), ("atoms", 5.5)],
 )  # fmt: skip
-def test_error_bars_cover(name, widest):
+def test_error_bars_cover(name, wanted):
     h, law, truth, _ = CASES[name]
     runs = [nq.expectation(h, law, budget=60, rng=seed) for seed in range(20)]
     covered = [low <= truth <= high for low, high in (run.interval() for run in runs)]
-    assert np.mean(covered) >= 0.8
+    assert np.mean(covered) >= 0.85
     errors = np.array([run.value for run in runs]) - truth
-    widths = np.array([run.half_width for run in runs])
-    assert np.median(widths) < widest * np.sqrt(np.mean(errors**2))
+    width = np.median([run.half_width for run in runs]) / np.sqrt(np.mean(errors**2))
+    assert wanted / 1.5 < width < 1.5 * wanted
 
 
 @pytest.mark.parametrize("points", ["iid", "sobol", "lattice"])

@@ -79,7 +79,9 @@ def test_draws_of_j_as_inference_data(method):
         nq.Uniform(), nq.Uniform(), lambda x, theta: np.exp(x * theta)[..., 0]
     )
     J = nq.conditional(problem, budget=256, method=method, rng=0)
-    posterior = J.to_inference_data(draws=50, rng=0)["posterior"]
+    data = J.to_inference_data(draws=50, rng=0)
+    assert list(data.groups()) == ["posterior"]
+    posterior = data["posterior"]
     assert posterior["J"].dims == ("chain", "draw", "point")
     theta = posterior["theta_1"].values
     exact = np.expm1(theta) / theta

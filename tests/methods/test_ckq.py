@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from intervals import is_near, judged, study
 from scipy.special import ndtr
 
 import nestquad as nq
@@ -102,8 +103,9 @@ def test_noise_that_nothing_explains_gets_an_honest_bar():
         exact=1.0,
     )
     runs = [nq.estimate(problem, method="ckq", budget=1000, rng=s) for s in range(8)]
-    covered = [run.interval()[0] <= 1.0 <= run.interval()[1] for run in runs]
-    assert sum(covered) >= 7
+    covered, width = judged(runs, 1.0)
+    assert covered >= 7 / 8
+    assert is_near(width, 3.3)
     assert np.median([run.std_error for run in runs]) < 0.15
 
 
@@ -124,7 +126,6 @@ def test_turns_are_few():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["synthetic", "finance", "rainforth", "eig-linear", "health"])
 def test_coverage(name):
-    problem = nq.problems.get(name)
-    runs = [nq.estimate(problem, method="ckq", budget=2000, rng=s) for s in range(40)]
-    covered = [run.interval()[0] <= problem.exact <= run.interval()[1] for run in runs]
-    assert np.mean(covered) >= 0.85
+    covered, width = study(nq.problems.get(name), 40, method="ckq", budget=2000)
+    assert covered >= 0.85
+    assert width > 1.5

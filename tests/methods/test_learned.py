@@ -1,11 +1,15 @@
 """Learned methods: same bits whoever evaluates, budgets, and pairs as blocks of a plan."""
 
+import tracemalloc
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import nestquad as nq
+from nestquad import limits
+from nestquad.points import Stream
+from nestquad.result import NORMAL_95
 
 LIMIT, NOISE = 0.8, 0.5  # place of the kink; standard deviation of g in x
 
@@ -102,3 +106,27 @@ def test_a_check_by_hand_comes_in_a_later_block(method, goal):
     fresh = slice(len(theta) - 32, None)
     np.testing.assert_array_equal(theta[fresh][::2], theta[fresh][1::2])
     assert (x[fresh][::2] != x[fresh][1::2]).all()
+
+
+@pytest.mark.parametrize("budget", [1000, 5000])
+def test_averages_of_a_budget_go_on_while_they_are_the_error(budget):
+    # J of health is linear in theta: all of the error is the average over its kink.
+    problem = nq.problems.health()
+    est = nq.estimate(problem, method="joint", budget=budget, rng=3)
+    assert NORMAL_95 * est.std_error <= 2e-5
+    assert abs(est.value - problem.exact) <= 2.0 * NORMAL_95 * est.std_error
+    # Finance has little to gain from more theta.
+    parts = nq.estimate(nq.problems.finance(), budget=budget, rng=3).diagnostics["error_parts"]
+    assert parts["average"] <= 0.2 * parts["posterior"]
+
+
+def test_dense_averages_take_little_memory():
+    J = nq.conditional(linear(), method="lsmc", budget=500, rng=0)
+    u = np.zeros((1, 2))
+    J.model.mean(u)
+    tracemalloc.start()
+    sizes = [len(part.j) for part in J.model.replicates(16, 16, Stream.from_rng(0))]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert sum(sizes) == 16 << 16
+    assert peak < 16 * 8 * limits.AVERAGE_POINTS * 2  # all points at once would be 34 MB

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from intervals import is_near, study
 from scipy.stats import norm
 
 import nestquad as nq
@@ -25,11 +26,9 @@ def credit_loss(q):
 
 @pytest.mark.parametrize("q", [0.15, 0.5])
 def test_a_rare_default_rate_is_covered(q):
-    problem = credit_loss(q)
-    runs = [nq.estimate(problem, budget=3000, rng=seed) for seed in range(8)]
-    assert sum(abs(run.value - problem.exact) <= run.half_width for run in runs) >= 6
-    rms = np.sqrt(np.mean([(run.value - problem.exact) ** 2 for run in runs]))
-    assert np.median([run.half_width for run in runs]) < 8.0 * rms
+    covered, width = study(credit_loss(q), 8, budget=3000)
+    assert covered >= 6 / 8
+    assert is_near(width, 2.0)
 
 
 def test_a_regression_of_a_logarithm_stays_near_the_values():

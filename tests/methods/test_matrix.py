@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from intervals import study
 
 import nestquad as nq
 from nestquad.methods import METHODS
@@ -72,26 +73,21 @@ def test_any_points_any_sharing(cls, sharing, points):
     assert abs(est.value - problem.exact) < 6 * est.std_error
 
 
+# Differences of rules of few points are far too wide, or scatter by the number of points.
 @pytest.mark.parametrize("n_inner", [2, 3, 4, 5])
-@pytest.mark.parametrize("cls", [nq.NMC, nq.NQMC, nq.NKQ])
-def test_few_inner_points_admit_their_error(cls, n_inner):
-    problem = nq.problems.synthetic()
-    covered = 0
-    for seed in range(12):
-        est = nq.estimate(problem, method=cls(128, n_inner), rng=seed)
-        covered += abs(est.value - problem.exact) <= 3 * est.std_error
-    assert covered >= 10
+@pytest.mark.parametrize(("cls", "widest"), [(nq.NMC, 2.7), (nq.NQMC, 14.0), (nq.NKQ, 200.0)])
+def test_few_inner_points_admit_their_error(cls, widest, n_inner):
+    covered, width = study(nq.problems.synthetic(), 12, method=cls(128, n_inner))
+    assert covered >= 9 / 12
+    assert 1.3 < width < widest
 
 
 @pytest.mark.parametrize("n_outer", [3, 4, 7])
-@pytest.mark.parametrize("cls", [nq.NMC, nq.NQMC, nq.NKQ])
-def test_few_outer_points_admit_their_error(cls, n_outer):
-    problem = nq.problems.synthetic()
-    covered = 0
-    for seed in range(12):
-        est = nq.estimate(problem, method=cls(n_outer, 64), rng=seed)
-        covered += abs(est.value - problem.exact) <= 3 * est.std_error
-    assert covered >= 8
+@pytest.mark.parametrize(("cls", "widest"), [(nq.NMC, 6.5), (nq.NQMC, 42.0), (nq.NKQ, 280.0)])
+def test_few_outer_points_admit_their_error(cls, widest, n_outer):
+    covered, width = study(nq.problems.synthetic(), 12, method=cls(n_outer, 64))
+    assert covered >= 9 / 12
+    assert 2.0 < width < widest
 
 
 def test_bias_of_nested_monte_carlo_is_the_one_in_the_books():

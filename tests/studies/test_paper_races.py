@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from studies.paper import bayesopt
-from studies.paper.bayesopt import FUNCTIONS, RIVALS
+from studies.paper.bayesopt import FUNCTIONS, RIVALS, pairs_to_decide
 from studies.paper.part import Effort, Runs
 from studies.paper.races import Race, lead, no_worse, race_of
 from studies.runner.ledger import Ledger, Run
@@ -45,6 +45,17 @@ def test_lead_of_a_race_that_is_known():
     assert result.average.low <= result.average.value <= result.average.high
     back = lead(other, one)
     assert back.average.value == pytest.approx(1.0 / result.average.value)
+
+
+def test_pairs_to_decide_decide():
+    def rivals(n):
+        return [race(1.0, 1.0, noise=0.2, replicates=n, seed=seed) for seed in (0, 1)]
+
+    few = rivals(12)
+    assert no_worse("", *few, "").status == "cannot tell"
+    needed = pairs_to_decide(*few)
+    assert needed > 12
+    assert no_worse("", *rivals(round(3 * needed)), "").status != "cannot tell"
 
 
 def test_equal_time_is_not_equal_iterations():

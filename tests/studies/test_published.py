@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from studies.published import cases, decisions, information, risk
+from studies.published import cases, decisions, information, risk, study
 from studies.published.problem import Printed, PublishedProblem
 from studies.published.study import BudgetErrors, comparable, page_text, run_task
 from studies.runner.ledger import Outcome, Run, Task
@@ -186,7 +186,7 @@ def test_page_says_first_where_we_lose():
     rng = np.random.default_rng(6)
     runs = [*_runs(case, 1_000, rng.normal(0, 3, 40), 6.0)]
     runs += _runs(case, 8_192, rng.normal(0, 9, 40), 18.0)
-    text = page_text([case], runs, "python -m studies published --only insurance")
+    text = page_text([case], runs)
     first, _, rest = text.partition("## Summary")
     assert "LSMC prints an error of 5.1 at 8,190 evaluations; ours has" in first
     # The cheapest of the printed errors that no budget of ours reaches.
@@ -200,3 +200,20 @@ def test_comparable_rows_have_no_more_evaluations():
     assert comparable(rows, Printed("a", 5_000, 1.0)).evaluations == 1_000
     assert comparable(rows, Printed("a", 500, 1.0)) is None
     assert comparable(rows, Printed("a", math.nan)) is None
+
+
+def test_a_group_of_rows_is_run_again_and_the_others_stay(tmp_path, monkeypatch):
+    ran = []
+
+    def run(task):
+        ran.append(task)
+        return Outcome(0.1, task.size, value=2.1, half_width=0.3, covered=1.0)
+
+    monkeypatch.setattr(study, "run_task", run)
+    page = study.report(["gaussian", "option-var"], 3, tmp_path, 0)
+    assert len(ran) == 3 * sum(len(cases()[name].budgets) for name in ("gaussian", "option-var"))
+    before, all_runs = page.read_text("utf-8"), list(ran)
+    ran.clear()
+    study.report(["gaussian"], 3, tmp_path, 0, fresh=True, budgets=[1000.0])
+    assert ran == [one for one in all_runs if one.problem == "gaussian" and one.goal == 1000.0]
+    assert page.read_text("utf-8") == before

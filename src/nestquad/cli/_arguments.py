@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from nestquad import _files, problems
-from nestquad.errors import InputError, unknown_name
+from nestquad.errors import InputError, MissingExtraError, unknown_name
 from nestquad.methods import METHODS
 from nestquad.problem import NestedExpectation
 from nestquad.repeated import RepeatedExpectation
@@ -51,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser, *names: str, target: str = "") 
         "workers": {"type": count, "metavar": "N", "help": "evaluate g in N processes"},
         "seed": {"type": int, "metavar": "S", "help": "the same seed gives the same numbers"},
         "json": {"help": "print JSON and nothing else", **flag},
-        "report": {"type": new_file, "metavar": "PAGE.html", "help": "a self-contained page"},
+        "report": {"type": new_page, "metavar": "PAGE.html", "help": "a self-contained page"},
         "no-progress": {"help": "no progress bar (on when stderr is a terminal)", **flag},
     }
     defaults = {"method": "auto"}
@@ -134,6 +134,13 @@ def new_file(text: str) -> Path:
         return _files.new_file(text)
     except InputError:
         _refuse(f"{text!r} cannot be written: it is a folder, or its folder does not exist")
+
+
+def new_page(text: str) -> Path:
+    """A writable file for a report, whose figures need matplotlib."""
+    if importlib.util.find_spec("matplotlib") is None:
+        _refuse(str(MissingExtraError("A report", "plot")))
+    return new_file(text)
 
 
 def _refuse(message: str) -> NoReturn:

@@ -179,12 +179,15 @@ def _demo(args: argparse.Namespace) -> int:
     table = nq.compare(problem, budget=budget, replicates=5, **options)
     print(f"{table}\n")
     shown: dict[str, Any] = {"estimate": est, "comparison": table, "command": args.line}
-    page = write_report(out / "report.html", title="nestquad demo", **shown)
-    figure, (left, right) = new_axes(12.0, 4.0, columns=2)
-    est.plot(left)
-    table.plot(right)
-    for path in (save(figure, out / "demo.png"), save(figure, out / "demo.svg"), page):
-        print(f"wrote {path}")
+    try:
+        figure, (left, right) = new_axes(12.0, 4.0, columns=2)
+        est.plot(left)
+        table.plot(right)
+        page = write_report(out / "report.html", title="nestquad demo", **shown)
+        for path in (save(figure, out / "demo.png"), save(figure, out / "demo.svg"), page):
+            print(f"wrote {path}")
+    except nq.MissingExtraError as error:
+        print(f"done, without figure and report. {error}")
     return 0 if est.status == "converged" else Exit.NOT_MET
 
 

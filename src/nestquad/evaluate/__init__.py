@@ -19,10 +19,10 @@ from nestquad.evaluate._pilot import Pilot as Pilot
 from nestquad.evaluate._store import Store as Store
 from nestquad.evaluate._store import fingerprint as fingerprint
 from nestquad.evaluate._tangents import Derivative as Derivative
-from nestquad.evaluate._tangents import Driving as Driving
 from nestquad.evaluate._tangents import Parametrized as Parametrized
 from nestquad.evaluate._tangents import TangentG as TangentG
 from nestquad.evaluate._tangents import Tangents as Tangents
+from nestquad.evaluate._tangents import driving_law as driving_law
 from nestquad.evaluate._task import InnerRule as InnerRule
 from nestquad.evaluate._task import chunks as chunks
 from nestquad.evaluate._task import opened as opened

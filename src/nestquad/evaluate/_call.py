@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,26 +37,19 @@ def call_in_library(library: str, g: _G, x: Array, theta: Array) -> Any:
 
 
 def _call_jax(g: _G, x: Array, theta: Array) -> Any:
-    jax = optional_module("jax", "A g that takes JAX arrays", "jax")
-    with _enable_x64(jax):
+    jax, enabled = jax_in_64_bits("A g that takes JAX arrays")
+    with enabled:
         return g(jax.device_put(x, may_alias=True), jax.device_put(theta, may_alias=True))
 
 
-def _enable_x64(jax: Any) -> AbstractContextManager[Any]:
-    if jax.config.jax_enable_x64:
-        return nullcontext()
-    if hasattr(jax, "enable_x64"):  # since JAX 0.8
-        context: AbstractContextManager[Any] = jax.enable_x64(True)
-        return context
-    experimental = optional_module("jax.experimental", "A g that takes JAX arrays", "jax")
-    context = experimental.enable_x64()
-    return context
-
-
-def jax_in_64_bits() -> tuple[Any, AbstractContextManager[Any]]:
-    """The module jax, and a context with 64-bit numbers."""
-    jax = optional_module("jax", "derivative='jax'", "jax")
-    return jax, _enable_x64(jax)
+def jax_in_64_bits(feature: str) -> tuple[Any, AbstractContextManager[Any]]:
+    """The module jax, and a context with 64-bit numbers, which a `feature` needs."""
+    jax = optional_module("jax", feature, "jax")
+    # A function of jax itself since 0.8.
+    home = (
+        jax if hasattr(jax, "enable_x64") else optional_module("jax.experimental", feature, "jax")
+    )
+    return jax, home.enable_x64(True)
 
 
 def _call_torch(g: _G, x: Array, theta: Array) -> Any:
@@ -285,12 +278,12 @@ def _evaluate_point(g: _G, x: Array, theta: Array, retries: int) -> Array:
                 raise EvaluationError(said, theta=theta, x=x) from value
         elif np.isfinite(value).all():
             return value
-    raise EvaluationError(
-        f"g returned {value}{_times(retries)}",
-        theta=theta,
-        x=x,
-        advice="Every value of g has to be a finite number.",
-    )
+    raise _not_finite(value, theta, x, retries)
+
+
+def _not_finite(value: object, theta: Array, x: Array, retries: int) -> EvaluationError:
+    advice = "Every value of g has to be a finite number."
+    return EvaluationError(f"g returned {value}{_times(retries)}", theta=theta, x=x, advice=advice)
 
 
 def _attempt(g: _G, x: Array, theta: Array) -> Array | BaseException:
@@ -346,12 +339,7 @@ def _retry_points(g: _G, x: Array, theta: Array, values: Array, retries: int) ->
             break
         t, n = rows[0], columns[0]
         if attempt == retries:
-            raise EvaluationError(
-                f"g returned {values[t, n]}{_times(retries)}",
-                theta=theta[t, 0],
-                x=x[t, n],
-                advice="Every value of g has to be a finite number.",
-            )
+            raise _not_finite(values[t, n], theta[t, 0], x[t, n], retries)
         failed = x[rows, columns][:, None], theta[rows]
         block = _evaluate_block(g, *failed, retries - attempt - 1)
         block = np.broadcast_to(block, (rows.size, 1, *block.shape[2:]))

@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from nestquad._typing import Array, Indices
 from nestquad.errors import DiscontinuityError, InputError, NestquadError, NumericalError
 from nestquad.evaluate._call import f_or_nan
-from nestquad.evaluate._tangents import Driving, Tangents
+from nestquad.evaluate._tangents import Tangents, driving_law
 
 __all__ = ["Pilot", "PilotSettings"]
 
@@ -245,9 +245,10 @@ class Pilot:
     def _driving(self, z: Array) -> tuple[Array, Array]:
         """Driving variables (n, 1, ·) of x and θ from normal scores (n, d)."""
         u = np.clip(ndtr(z), 1e-15, 1.0 - 1e-15)[:, None]
-        inner = Driving(self.tangents.inner_law)
+        inner = driving_law(self.tangents.inner_law)
         w, v = u[..., : inner.dim], u[..., inner.dim :]
-        return inner.from_uniform(w), Driving(self.tangents.problem.outer_law).from_uniform(v)
+        outer = driving_law(self.tangents.problem.outer_law)
+        return inner.from_uniform(w), outer.from_uniform(v)
 
     def _near(self, signs: Array) -> Array:
         """Normal scores (n, d) of the points, first those where g leaves its tangent by most."""

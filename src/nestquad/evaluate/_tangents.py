@@ -14,10 +14,9 @@ from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from scipy.special import ndtri
 
 from nestquad._typing import Array
-from nestquad.distributions import Law
+from nestquad.distributions import Law, Normal, Uniform
 from nestquad.errors import (
     EvaluationError,
     InputError,
@@ -29,30 +28,15 @@ from nestquad.evaluate._call import CountedG, call_g, jax_in_64_bits
 from nestquad.evaluate._traced import Traced, with_face
 from nestquad.problem import NestedExpectation
 
-__all__ = ["Derivative", "Driving", "Parametrized", "TangentG", "Tangents"]
+__all__ = ["Derivative", "Parametrized", "TangentG", "Tangents", "driving_law"]
 
 Derivative: TypeAlias = Literal["difference", "jax", "torch"]
 Gradient: TypeAlias = Callable[..., Mapping[str, Any]]
 
 
-class Driving(Law):
-    """Law of the driving variables of another law: uniforms, or standard normals.
-
-    Parameters
-    ----------
-    law
-        The law that they drive.
-    """
-
-    def __init__(self, law: Law) -> None:
-        self.dim = self.base_dim = law.base_dim
-        self.base = law.base
-
-    def _from_uniform(self, u: Array) -> Array:
-        return np.asarray(ndtri(u)) if self.base == "normal" else np.array(u)
-
-    def _from_normal(self, z: Array) -> Array:
-        return np.array(z) if self.base == "normal" else super()._from_normal(z)
+def driving_law(law: Law) -> Law:
+    """Law of the driving variables of another law: uniforms, or standard normals."""
+    return Normal(dim=law.base_dim) if law.base == "normal" else Uniform(dim=law.base_dim)
 
 
 def _transported(law: Law, driving: Array) -> Array:
@@ -340,7 +324,7 @@ def _reverse(
     n = len(x)
     # A power of two of points: a program is compiled for each number of them.
     rows = np.arange(max(64, 1 << (n - 1).bit_length())) % n
-    jax, enabled = jax_in_64_bits()
+    jax, enabled = jax_in_64_bits("derivative='jax'")
     with enabled:
         points = map(jax.numpy.asarray, (phi, x[rows], theta[rows]))
         slopes, values = _compiled(family, tuple(phi.tolist()))(*points)
@@ -349,7 +333,7 @@ def _reverse(
 
 @lru_cache(maxsize=8)
 def _compiled(family: Parametrized, phi: tuple[float, ...]) -> Any:
-    jax, _ = jax_in_64_bits()
+    jax = optional_module("jax", "derivative='jax'", "jax")
     return jax.jit(_jacobian(family, np.array(phi), jax.numpy, jax))
 
 

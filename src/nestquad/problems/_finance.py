@@ -26,8 +26,6 @@ class Butterfly:
     shock: float = 0.2
     time_of_shock: float = 1.0
     maturity: float = 2.0
-    lower_strike: float = 50.0
-    upper_strike: float = 150.0
     middle: float = 100.0
     half_width: float = 50.0
 

@@ -33,6 +33,9 @@ class AverageSettings:
     numbers, log2_size
         Numbers that the first average computes, a part of a second, and base-2 logarithm of its
         largest lattices.
+    enough, log2_more
+        Share from which a larger average does not pay, and base-2 logarithm of the factor by which
+        the last average of a budget may be larger: `health` then has a fiftieth of the error.
     """
 
     replicates: int = 16
@@ -40,6 +43,8 @@ class AverageSettings:
     share: float = 0.05
     numbers: int = 1 << 24
     log2_size: int = 16
+    enough: float = 0.2
+    log2_more: int = 2
 
 
 AVERAGE = AverageSettings()
@@ -49,30 +54,29 @@ AVERAGE = AverageSettings()
 class DenseAverage:
     """Averages f(Ĵ) over dense θ, at no evaluation of g; `scalar` if g has one output.
 
-    `log2_theta` is the base-2 logarithm of the most θ of a lattice; zero leaves it to time.
-    `computed` has averages of models by the size of their lattices, for the next turn.
+    `log2_more` is the base-2 logarithm of the factor by which lattices may be larger than a part of
+    a second allows. `computed` has averages of models by the size of their lattices, for the next
+    turn.
     """
 
     problem: NestedExpectation
     scalar: bool
     stream: Stream
-    log2_theta: int = 0
+    log2_more: int = 0
     computed: dict[tuple[ModelOfJ, int], Array] = field(default_factory=dict, compare=False)
 
     def of(self, model: ModelOfJ, limit: float) -> Array:
         """The q expectations by each lattice, (R, q), with θ enough for the accuracy.
 
         θ are free of g, so their number grows until the error of the final answers is small
-        relative to `limit`, the standard deviation of the posterior, or until there are
-        2^`log2_theta` θ; zero takes the number that half a second allows.
+        relative to `limit`, the standard deviation of the posterior, or until time ends it.
         """
-        most = self.log2_theta or self.affordable(model)
+        free = self.affordable(model)
+        most = free + self.log2_more
         found = self._once(model, AVERAGE.log2_first)
-        for log2_size in sorted({*range(AVERAGE.log2_first + 2, most, 2), most}):
-            if (
-                log2_size == AVERAGE.log2_first
-                or size_of(self.errors(found)) <= AVERAGE.share * limit
-            ):
+        for log2_size in sorted({*range(AVERAGE.log2_first + 2, most, 2), free, most}):
+            share = AVERAGE.share if log2_size <= free else AVERAGE.enough
+            if log2_size == AVERAGE.log2_first or size_of(self.errors(found)) <= share * limit:
                 break
             found = self._once(model, log2_size)
         return found

@@ -22,7 +22,7 @@ from nestquad.methods._events import (
     unseen_errors,
 )
 from nestquad.methods._method import Goal, Method, Turn, require_transports
-from nestquad.methods.learned._average import DenseAverage
+from nestquad.methods.learned._average import AVERAGE, DenseAverage
 from nestquad.methods.learned._evidence import Check, LearnedDesign, check_grid
 from nestquad.methods.learned._model import ModelOfJ
 from nestquad.methods.learned._posterior import (
@@ -208,15 +208,17 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
             return self._more_theta(problem, goal, last)
         unchecked = last.state.check is None and goal.adaptive and half <= (goal.half_width or 0.0)
         learning = None if unchecked else self._larger(problem, own, last)
+        bounded = goal.budget is not None and not goal.adaptive
+        more = AVERAGE.log2_more if bounded and goal.seconds is None else 0
         if learning is not None and not goal.adaptive:
-            return LearnedDesign.of(learning, present.checks)
+            return LearnedDesign.of(learning, present.checks, more)
         n = (learning or present.learning).n_evaluations
         left = np.inf if goal.budget is None else goal.budget - n
         share = max(n_draws(problem, n / (1.0 - LEARNING.share)), 2 * LEARNING.fewest_draws)
-        bounded = goal.budget is not None and not goal.adaptive
         wanted = min(left, most_draws(problem, n) if bounded else share) - known
         if wanted >= max(LEARNING.fewest_draws, 0.5 * known):
-            return self.checked(problem, last, int(wanted), learning)
+            design = self.checked(problem, last, int(wanted), learning)
+            return replace(design, log2_more=more)
         return None if learning is None else LearnedDesign.of(learning, present.checks)
 
     def _more_theta(
@@ -225,10 +227,9 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         """The last design with four times the θ of its dense average, free of g."""
         assert isinstance(last.design, LearnedDesign)
         average = DenseAverage(problem, last.state.scalar, goal.stream)
-        present = last.design.log2_theta or average.affordable(last.state.model)
-        if present >= LEARNING.log2_size:
-            return None
-        return replace(last.design, log2_theta=min(present + 2, LEARNING.log2_size))
+        left = LEARNING.log2_size - average.affordable(last.state.model) - last.design.log2_more
+        more = last.design.log2_more + min(left, 2)
+        return replace(last.design, log2_more=more) if left > 0 else None
 
     def checked(
         self,
@@ -298,7 +299,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
                 fit = before.state.fit
             else:
                 fit = self.fit(Evaluations(evaluations.evaluator, learning), before)
-            found = self.answer(problem, fit, check, stream, design.log2_theta)
+            found = self.answer(problem, fit, check, stream, design.log2_more)
         parts = found.parts if fit.reliable else {**found.parts, "unreliable": np.inf}
         inner = [size for name, size in parts.items() if name != "average"]
         estimate = Estimate.from_draws(
@@ -341,11 +342,11 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         fit: Fit[M],
         check: Check | None,
         stream: Stream,
-        log2_theta: int,
+        log2_more: int,
     ) -> LearnedAnswer[M]:
-        """The answer of the model, with at most 2^`log2_theta` θ in each dense average."""
+        """The answer of the model, with 2^`log2_more` times the θ of a dense average at most."""
         average = self.average(problem, fit.scalar, stream)
-        average = replace(average, log2_theta=log2_theta, computed=fit.dense)
+        average = replace(average, log2_more=log2_more, computed=fit.dense)
         return _answer(average, fit.model, check, fit.calibrations)
 
 

@@ -58,12 +58,12 @@ class FreshPoints(Given):
 class LearnedDesign(Design):
     """Grids from which a model is learned, and after them the pairs by which it is checked.
 
-    `log2_theta` is the base-2 logarithm of the most θ of each dense average, which cost no
-    evaluation; zero leaves it to the time that the average takes.
+    `log2_more` is the base-2 logarithm of the factor by which dense averages, which cost no
+    evaluation, may have more θ than a part of a second allows.
     """
 
     n_checks: int = 0
-    log2_theta: int = 0
+    log2_more: int = 0
 
     @property
     def learning(self) -> Design:
@@ -74,8 +74,8 @@ class LearnedDesign(Design):
         return self.grids[len(self.grids) - self.n_checks :]
 
     @classmethod
-    def of(cls, learning: Design, checks: tuple[Grid, ...]) -> LearnedDesign:
-        return cls((*learning.grids, *checks), len(checks))
+    def of(cls, learning: Design, checks: tuple[Grid, ...], log2_more: int = 0) -> LearnedDesign:
+        return cls((*learning.grids, *checks), len(checks), log2_more)
 
 
 def check_grid(average: DenseAverage, model: ModelOfJ, n: int, stream: Stream) -> Grid:

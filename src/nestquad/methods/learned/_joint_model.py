@@ -460,14 +460,14 @@ class JointModel(ModelOfJ):
 
     def _bounded(self, points: DenseSet) -> DenseSet:
         """Ĵ kept where a mean of g can be, and positive where f needs that."""
-        j, deviations = points.j.copy(), self._deviations(points.weights)
-        low, high = self.data.range
+        j, (low, high) = points.j.copy(), self.data.range
         for c, output in enumerate(self.outputs):
             if output.process is not None:
                 # Where the density is small, noise over it is large.
                 j[:, c] = np.clip(j[:, c], low[c], high[c])
                 if output.positive:
-                    j[:, c] = np.maximum(j[:, c], JOINT.floor * deviations[:, c])
+                    floor = JOINT.floor * self._deviations(points.weights)[:, c]
+                    j[:, c] = np.maximum(j[:, c], floor)
         return replace(points, j=j)
 
     def _deviations(self, weights: Array) -> Array:

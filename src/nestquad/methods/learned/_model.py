@@ -161,20 +161,19 @@ class ModelOfJ(ABC):
         if self.dim == 1:
             # Two jumps of f may be a multiple of the step apart, and the error of all grids with
             # that step is then the same. So the steps of grids differ.
-            sizes = size + np.arange(n)
+            sizes = list(range(size, size + n))
             shifts = stream.generator().random(n)
-            grids = [(np.arange(m) + s) / m % 1.0 for m, s in zip(sizes, shifts, strict=True)]
-            v = np.concatenate(grids)[:, None]
         else:
-            lattice = Lattice(max(16, log2_size))
-            sizes = np.full(n, size)
-            v = lattice.uniforms(stream, self.dim, (0, n), (0, size)).reshape(-1, self.dim)
-        owner = np.repeat(np.arange(n), sizes)
-        for start in range(0, len(v), 1 << 15):
-            part = v[start : start + (1 << 15)]
-            u = moved(periodization, part)
-            weights = density(periodization, part)
-            yield DenseSet(u, weights, self.mean(u), owner[start : start + (1 << 15)])
+            lattice, sizes = Lattice(max(16, log2_size)), [size] * n
+        for owner, m in enumerate(sizes):
+            for start in range(0, m, limits.AVERAGE_POINTS):
+                some = (start, min(start + limits.AVERAGE_POINTS, m))
+                if self.dim == 1:
+                    v = ((np.arange(*some) + shifts[owner]) / m % 1.0)[:, None]
+                else:
+                    v = lattice.uniforms(stream, self.dim, (owner, owner + 1), some)[0]
+                u, weights = moved(periodization, v), density(periodization, v)
+                yield DenseSet(u, weights, self.mean(u), np.full(len(v), owner))
 
 
 def control_at(model: ModelOfJ, uniform: Array, inner: Array, *, cautious: bool = False) -> Array:

@@ -325,8 +325,7 @@ class PosteriorOfJ:
             correction = np.where(np.isfinite(correction), correction, 0.0)
             values = values + correction + shifts[rng.integers(len(shifts), size=n)]
             if shape is not None and self.settings.shaped and not self.model.logarithmic:
-                pairs = list(zip(drawn.discrepant, drawn.biased, strict=True))
-                errors = [shape(*pair) for pair in pairs[: self.settings.n_scatters]]
+                errors = list(map(shape, drawn.discrepant, drawn.biased))
                 values = values + np.mean(errors, axis=0) * rng.standard_normal(values.shape)
         values = unknown_as_infinite(values)
         if crossed and self.settings.crossed and known.changes is not None:
@@ -361,11 +360,14 @@ class PosteriorOfJ:
         center = np.log(base.j) if relative else base.j
         sd = self.model.sd(check.uniform) / (np.exp(s) if relative else 1.0)
         claims = sd**2 * known.claimed
-        biased = np.repeat(center[None], n, axis=0)
         normal = self.rng.standard_normal((n, *base.j.shape)) @ _correlation(r).T
-        drawn = biased.copy()
-        for c in np.flatnonzero(np.ptp(center, axis=0) > 0):
-            law = Scores.of(center[:, c], base.weights)
+        few, biased, drawn = self.settings.n_scatters, [], []
+        for c, j in enumerate(center.T):
+            if np.ptp(j) == 0:
+                biased.append(np.repeat(j[None], few, axis=0))
+                drawn.append(np.repeat(j[None], n, axis=0))
+                continue
+            law = Scores.of(j, base.weights)
             least, z = max(1e-12 * law.variance, 1e-300), law(s[:, c])
             claimed = self.settings.bias_claim * known.profiles[c].at(s[:, c])
             common = Pairs(s[:, c], r[:, :, c], check.weights, claimed)
@@ -374,18 +376,22 @@ class PosteriorOfJ:
             seen = Evidence(pairs, z, least)
             clearly = self.settings.contradiction
             v = draw_variances(law, seen, b[0], n, self.rng, clearly, widened=not relative)
-            order = np.argsort(np.argsort(center[:, c], kind="stable"), kind="stable")
-            biased[:, :, c] += b[1:, order]
-            drawn[:, :, c] = biased[:, :, c] + np.sqrt(v[1:, order]) * normal[:, :, c]
+            order = np.argsort(np.argsort(j, kind="stable"), kind="stable")
+            biased.append(j + b[1 : 1 + few, order])
+            drawn.append(j + b[1:, order] + np.sqrt(v[1:, order]) * normal[:, :, c])
         values = check.values.reshape(-1, base.j.shape[1])
         low = np.minimum(base.j.min(axis=0), values.min(axis=0))
         high = np.maximum(base.j.max(axis=0), values.max(axis=0))
-        both = [np.exp(np.minimum(j, np.log(high))) if relative else j for j in (biased, drawn)]
-        both = [
-            np.stack([self.model.bounded(j, base.uniform) for j in np.clip(sides, low, high)])
-            for sides in both
-        ]
-        return Discrepancies(both[0], both[1])
+
+        def as_means(columns: list[Array]) -> Array:
+            """J (K, M, p) within the range of Ĵ and g, from its columns, or those of log J."""
+            if relative:
+                pairs = zip(columns, np.log(high), strict=True)
+                columns = [np.exp(np.minimum(column, most)) for column, most in pairs]
+            j = np.clip(np.stack(columns, axis=-1), low, high)
+            return np.stack([self.model.bounded(one, base.uniform) for one in j])
+
+        return Discrepancies(as_means(biased), as_means(drawn))
 
 
 @dataclass(frozen=True, eq=False)
@@ -395,7 +401,7 @@ class Discrepancies:
     Attributes
     ----------
     biased, discrepant
-        Ĵ + b_k and Ĵ + b_k + √v_k ε_k, both (K, M, p).
+        Ĵ + b_k for the first `n_scatters` draws, and Ĵ + b_k + √v_k ε_k, both (·, M, p).
     """
 
     biased: Array

@@ -213,10 +213,10 @@ class JointProcess(LearnedMethod[ProcessModel]):
         fit: Fit[ProcessModel],
         check: Check | None,
         stream: Stream,
-        log2_theta: int,
+        log2_more: int,
     ) -> LearnedAnswer[ProcessModel]:
         """The answer, wider where its changes from turn to turn exceed the claims of the turns."""
-        found = super().answer(problem, fit, check, stream, log2_theta)
+        found = super().answer(problem, fit, check, stream, log2_more)
         factor = fit.model.excess(found.value, found.draws.std(axis=0))
         return replace(found, draws=found.value + factor * (found.draws - found.value))
 

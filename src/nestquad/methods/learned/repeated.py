@@ -96,7 +96,7 @@ class RepeatedLattice(LearnedMethod[ModelOfJ]):
         fit: Fit[ModelOfJ],
         check: Check | None,
         stream: Stream,
-        log2_theta: int,
+        log2_more: int,
     ) -> LearnedAnswer[ModelOfJ]:
         assert isinstance(fit, LevelFit)
         assert isinstance(fit.model, JointModel)

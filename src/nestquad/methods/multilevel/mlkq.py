@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -310,18 +311,14 @@ class MLKQ(Method[Assembled]):
                 "Use MLKQ.as_published(), or shared=True.",
             )
         d_x, d_theta = problem.inner_base_dim, problem.outer_law.base_dim
-        smoothness = self.inner.kernel.smoothness(d_x), self.outer.kernel.smoothness(d_theta)
-
-        def theory(delta: float) -> Allocation:
-            return allocate(
-                delta,
-                "mlkq",
-                dim_x=d_x,
-                dim_theta=d_theta,
-                s_x=smoothness[0],
-                s_theta=smoothness[1],
-            )
-
+        theory = partial(
+            allocate,
+            method="mlkq",
+            dim_x=d_x,
+            dim_theta=d_theta,
+            s_x=self.inner.kernel.smoothness(d_x),
+            s_theta=self.outer.kernel.smoothness(d_theta),
+        )
         low, high = -30.0, -1e-3  # of log Δ, the error relative to the scale of f(J)
         best = theory(float(np.exp(high)))
         if best.n_evaluations > budget:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import log2
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -26,7 +26,14 @@ from nestquad.methods._events import (
     without_variation,
 )
 from nestquad.methods._method import Goal, Method, Turn, assembled
-from nestquad.methods.nested._stages import InnerFit, OuterFit, cancellation, noise_changes
+from nestquad.methods.nested._stages import (
+    InnerFit,
+    MeanRule,
+    OuterFit,
+    cancellation,
+    mean_outer,
+    noise_changes,
+)
 from nestquad.points import Given, Sequence, as_sequence
 from nestquad.problem import NestedExpectation
 from nestquad.result import OuterSample
@@ -92,6 +99,8 @@ class NestedRule(Method[NestedState]):
 
     most_points: ClassVar[int | None] = None
     """The largest T or N towards a tolerance; None for no limit."""
+    blocks: ClassVar[int | None] = None
+    """Blocks of θ whose means show the outer error; None where θ are independent."""
 
     n_outer: int | None = None
     n_inner: int | None = None
@@ -119,23 +128,28 @@ class NestedRule(Method[NestedState]):
                 "Use nq.NMC(jackknife=True) or nq.NQMC(jackknife=True).",
             )
 
-    # Hooks of the three methods.
+    # Hooks of the three methods: by default means of low-discrepancy points.
 
-    @abstractmethod
     def split(self, budget: int) -> tuple[int, int]:
-        """(T, N) for a budget when the user fixed neither."""
+        """(T, N) for a budget when the user fixed neither.
+
+        N is the power of two nearest to √budget: Sobol points are best in such numbers.
+        """
+        exponent = max(1, round(0.5 * log2(max(budget, 1))))
+        return budget // 2**exponent, 2**exponent
 
     def sets(self, problem: NestedExpectation, n_outer: int, n_inner: int) -> int | None:
         """Number of inner point sets of ``sharing="auto"``; None is one for each θ."""
         return None
 
-    @abstractmethod
     def fit_inner(self, evaluations: Evaluations, theta: Array) -> InnerFit:
         """The inner rule, tuned on a few rows of values where it needs to be."""
+        (grid,) = evaluations.design.grids
+        return InnerFit(MeanRule(grid.n_inner), {"rule": "mean"})
 
-    @abstractmethod
     def fit_outer(self, evaluations: Evaluations, f_values: Array) -> OuterFit:
         """Outer weights for f(J) (T, q), and directions of their error."""
+        return mean_outer(evaluations.problem.finish, f_values, self.blocks)
 
     @property
     def start(self) -> tuple[int, int]:

@@ -303,8 +303,8 @@ def _interpolation_variance(
     if factor is None:
         return np.full(values.shape[1], np.nan)
     centered = few - few.mean(axis=0)
-    residuals = factor.solve(centered) / factor.inverse_diagonal()[:, None]
-    unlearned = np.minimum(np.mean(residuals**2, axis=0), np.mean(centered**2, axis=0))
+    left_out = np.mean(factor.leave_one_out(centered) ** 2, axis=0)
+    unlearned = np.minimum(left_out, np.mean(centered**2, axis=0))
     return np.asarray(0.25 * (rule.weights @ rule.weights) * unlearned)
 
 

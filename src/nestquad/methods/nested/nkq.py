@@ -13,7 +13,7 @@ from nestquad.distributions import Normal
 from nestquad.errors import InputError
 from nestquad.evaluate import Evaluations, InnerPoints, OuterPoints
 from nestquad.kernels import Gaussian, Kernel, Matern
-from nestquad.methods.nested._base import SETTINGS, NestedRule, Sharing
+from nestquad.methods.nested._base import SETTINGS, NestedRule
 from nestquad.methods.nested._stages import (
     InnerFit,
     KernelRuleByTheta,
@@ -22,8 +22,6 @@ from nestquad.methods.nested._stages import (
     describe_rules,
     kernel_outer,
 )
-from nestquad.methods.nested.nqmc import balanced_split
-from nestquad.points import Sequence
 from nestquad.problem import NestedExpectation
 from nestquad.quadrature import KernelQuadrature, Space, nodes_on
 from nestquad.rules import Schedule
@@ -57,9 +55,6 @@ class NKQ(NestedRule):
 
     name: ClassVar[str] = "nkq"
     most_points: ClassVar[int | None] = limits.RULE_POINTS
-    outer_points: str | Sequence = "sobol"
-    inner_points: str | Sequence = "sobol"
-    sharing: Sharing = "auto"
     inner: KernelQuadrature = field(default_factory=KernelQuadrature)
     outer: KernelQuadrature | tuple[KernelQuadrature, ...] = field(default_factory=KernelQuadrature)
 
@@ -124,9 +119,6 @@ class NKQ(NestedRule):
             inner=_published(s_x, inner_space or own),
             outer=outer[0] if len(outer) == 1 else outer,
         )
-
-    def split(self, budget: int) -> tuple[int, int]:
-        return balanced_split(budget)
 
     def sets(self, problem: NestedExpectation, n_outer: int, n_inner: int) -> int | None:
         if self.inner.space == "native":

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from nestquad._typing import Array
-from nestquad.evaluate import Evaluations
 from nestquad.methods.nested._base import NestedRule, Sharing
-from nestquad.methods.nested._stages import InnerFit, MeanRule, OuterFit, mean_outer
 from nestquad.points import Sequence
 
 __all__ = ["NMC"]
@@ -43,10 +40,3 @@ class NMC(NestedRule):
     def split(self, budget: int) -> tuple[int, int]:
         n_inner = max(2, round(budget ** (1.0 / 3.0)))
         return budget // n_inner, n_inner
-
-    def fit_inner(self, evaluations: Evaluations, theta: Array) -> InnerFit:
-        (grid,) = evaluations.design.grids
-        return InnerFit(MeanRule(grid.n_inner), {"rule": "mean"})
-
-    def fit_outer(self, evaluations: Evaluations, f_values: Array) -> OuterFit:
-        return mean_outer(evaluations.problem.finish, f_values)
