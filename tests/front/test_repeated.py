@@ -74,7 +74,7 @@ def test_intervals_hold_on_random_problems(family):
 
 def test_a_decision_in_three_stages_against_enumeration():
     problem = decision()
-    estimates = [nq.estimate(problem, budget=2048, rng=seed) for seed in range(8)]
+    estimates = [nq.estimate(problem, budget=4096, rng=seed) for seed in range(8)]
     # Of 8 intervals with a coverage of .95, fewer than 6 hold with probability .006.
     assert sum(covers(est, problem.exact) for est in estimates) >= 6
     assert max(est.half_width for est in estimates) < 0.1 * problem.exact
