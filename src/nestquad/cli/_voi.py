@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nestquad as nq
-from nestquad.cli._arguments import Command, add_output, new_file, number, progress, wrote
+from nestquad.cli._arguments import OUTPUT, Command, add_options, new_file, number, progress, wrote
 from nestquad.pages import money, percent, span
 from nestquad.voi import (
     Analysis,
@@ -193,7 +193,7 @@ def add_voi(command: Command) -> None:
     parser.add_argument("--figures", type=Path, metavar="FOLDER", help="figures as SVG and PNG")
     parser.add_argument("--tables", type=Path, metavar="FOLDER", help="every table as .csv")
     parser.add_argument("--author", default="", metavar="NAME", help="of the report")
-    add_output(parser)
+    add_options(parser, *OUTPUT)
     parser.set_defaults(seed=0)  # the same tables give the same numbers
 
 
