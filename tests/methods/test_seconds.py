@@ -126,7 +126,9 @@ def test_no_fixed_budget_that_fits_is_better(name, simulated):
             found = nq.estimate(problem, budget=int(n), rng=0)
             if simulated.seconds - begin <= seconds:
                 best = min(best, found.half_width)
-        ratios.append(timed.half_width / best)
+        # A budget has a larger average of f(Ĵ); below a millionth all answers are equally good.
+        least = 1e-6 * abs(problem.exact)
+        ratios.append(max(timed.half_width, least) / max(best, least))
     # Half-widths of budgets that differ by a tenth scatter by a factor of two.
     assert np.exp(np.mean(np.log(ratios))) <= 1.2
     assert max(ratios) <= 2.0
