@@ -12,6 +12,7 @@ import re
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,7 @@ class EvaluationError(NestquadError, RuntimeError):
         # Keyword-only arguments do not survive the default pickling of exceptions,
         # and errors have to travel back from worker processes.
         state = {k: getattr(self, k) for k in ("theta", "x", "n_completed", "advice")}
-        return _rebuild_evaluation_error, (type(self), self.problem, state)
+        return partial(type(self), **state), (self.problem,)
 
     def __str__(self) -> str:
         parts = [self.problem]
@@ -177,9 +178,3 @@ def unknown_name(argument: str, given: object, known: Iterable[str]) -> InputErr
 
 def _show(point: np.ndarray[Any, Any]) -> str:
     return np.array2string(np.asarray(point), precision=6, threshold=20, separator=", ")
-
-
-def _rebuild_evaluation_error(
-    cls: type[EvaluationError], problem: str, state: dict[str, Any]
-) -> EvaluationError:
-    return cls(problem, **state)

@@ -87,18 +87,6 @@ def test_correction_vanishes_where_the_model_is_exact():
     assert high - low < 0.02
 
 
-def test_share_of_hits_that_the_model_does_not_decide():
-    """Zero for an exact model, all of a far tail without one; for two normals by quadrature."""
-    assert _law(0.0, 0.0, 1e-6).undecided(2.0) < 0.01
-    law = _law(0.0, 0.5, 0.1)
-    z = np.linspace(-8.0, 8.0, 4001)
-    sd = np.sqrt(np.average(law.v[0], weights=law.weights))
-    chance = norm.cdf((z - 2.0) / sd)
-    exact = (chance * (1 - chance) * norm.pdf(z)).sum() / (chance * norm.pdf(z)).sum()
-    assert law.undecided(2.0) == pytest.approx(exact, rel=0.2)
-    assert law.undecided(-2.0, below=True) == pytest.approx(law.undecided(2.0), rel=0.3)
-
-
 def test_without_pairs_nothing_is_certain():
     value, error = LossDistribution(_standard(4096)).cdf(0.0, return_std=True)
     assert value == pytest.approx(0.5, abs=1e-2)

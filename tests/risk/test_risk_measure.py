@@ -138,7 +138,7 @@ def test_drivers_of_a_book_may_be_uniform_or_normal(book_of_60, base):
     for found, exact, limit in (
         (report.var[0.99], c, 0.02),
         (report.es[0.975], tail, 0.02),
-        (report.exceed[c], 0.01, 0.15),
+        (report.exceed[c], 0.01, 0.2),  # the RMS error of five seeds is 9 %
     ):
         assert found.value == pytest.approx(exact, rel=limit)
         assert found.std_error < 1.5 * limit * abs(exact)
