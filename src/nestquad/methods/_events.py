@@ -63,6 +63,8 @@ class EventSettings:
     residual
         Share of the spread of g beyond which a residual of a learned model counts as an event;
         smaller ones are errors of interpolation.
+    some
+        θ of a sketch at which f is looked at far away: a bound needs no more.
     heavy, fewest_tail
         Shape of the tail of residuals beyond which their mean is unreliable (Vehtari and others
         2024, Pareto smoothed importance sampling), and residuals that it takes to tell.
@@ -76,6 +78,7 @@ class EventSettings:
     one_in: int = 20
     carriers: float = 4.0
     residual: float = 0.1
+    some: int = 512
     heavy: float = 0.7
     fewest_tail: int = 40
     unknown: tuple[float, float] = (1e-2, 1e-3)
@@ -422,8 +425,13 @@ def unreached_errors(
             error = check.scale * np.sqrt(np.maximum(upper, 0.0))
         # Even an exact model does not show how far J reaches.
         deviation = np.hypot(error, base.j.std(axis=0))
+        some = slice(None, None, max(len(f) // _SETTINGS.some, 1))
         far = unreached_change(
-            lambda j: average.f(model.bounded(j, base.uniform)), base.j, f, deviation, n
+            lambda j: average.f(model.bounded(j, base.uniform[some])),
+            base.j[some],
+            f[some],
+            deviation,
+            n,
         )
         bound = np.where(count == 0, np.maximum(bound, far), bound)
     errors = bound / NORMAL_95
