@@ -19,7 +19,7 @@ from typing import Any
 import nestquad as nq
 from studies.runner.collect import say
 from studies.runner.study import Settings, run_studies
-from studies.runner.text import duration
+from studies.runner.text import duration, of_parity
 
 _KEPT = "Finished runs are kept in DIR/data and skipped: interrupt and restart at any time."
 
@@ -219,7 +219,7 @@ def _repeated(args: argparse.Namespace) -> None:
     from studies.repeated.families import FAMILIES
     from studies.repeated.study import report
 
-    seeds = [seed for seed in _seeds(args.seeds) if seed % 2 == (args.parity == "odd")]
+    seeds = of_parity(_seeds(args.seeds), args.parity)
     names = [f"{family}/{seed}" for family in _chosen(args, "families", FAMILIES) for seed in seeds]
     budgets = [int(n) for n in _numbers(args.budgets)]
     cases, rivals = _chosen(args, "cases", tuple(CASES)), int(args.rival_budget)

@@ -7,7 +7,6 @@ run of the largest budget passes through the answers of all smaller ones, which 
 from __future__ import annotations
 
 import json
-import math
 import time
 import warnings
 from collections.abc import Iterable, Iterator
@@ -25,7 +24,8 @@ from studies.promises.cells import provenance
 from studies.runner.figures import line_figure
 from studies.runner.ledger import Outcome, Run, Task
 from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
-from studies.runner.study import Settings, Study, run_studies
+from studies.runner.study import Settings, Study
+from studies.runner.text import geometric
 
 FAMILIES = ("books", "experiments", "decisions", "insurance", "rough", "rare", "smooth", "kinks")
 # Shipped problems: relative errors to reach, by number of evaluations.
@@ -130,9 +130,8 @@ def _measure(task: Task, largest: int) -> Outcome:
                 warnings.simplefilter("ignore")
                 found = nq.estimate(problem, method=method, budget=task.size, rng=_rng(task))
             value, half = float(found.value), float(found.half_width)
-    except Exception as error:  # a method that breaks on one problem must not end the study
-        return Outcome(math.nan, 0, covered=0.0, status="failed", chosen=repr(error)[:200],
-                       seconds=time.process_time() - start)  # fmt: skip
+    except Exception as error:
+        return Outcome.failure(error, seconds=time.process_time() - start)
     error = abs(value - float(problem.exact))
     return Outcome(
         error=error / scale,
@@ -152,10 +151,6 @@ def _errors(runs: Iterable[Run], method: str, budget: int, problems: Iterable[st
     return np.array([max(np.nan_to_num(found.get(key, 1.0), nan=1.0), _FLOOR) for key in keys])
 
 
-def _mean(values: np.ndarray) -> float:
-    return float(np.exp(np.mean(np.log(values))))
-
-
 def tabulate(runs: list[Run], selection: Selection) -> Result:
     """Tables and verdicts."""
     drawn, rows, verdicts = selection.drawn, [], []
@@ -166,22 +161,22 @@ def tabulate(runs: list[Run], selection: Selection) -> Result:
             r for r in runs if r.method == "process" and r.goal == budget and r.problem in drawn
         ]
         rivals = ("sobol", "nkq", "nqmc")
-        best = min((errors[m] for m in rivals), key=_mean)
+        best = min((errors[m] for m in rivals), key=geometric)
         oracle = np.min([errors[m] for m in rivals], axis=0)
         pooled["former"].append(errors["process"] / errors["former auto"])
         pooled["best"].append(errors["process"] / best)
         rows.append(
-            {"budget": budget, **{m: _mean(errors[m]) for m in METHODS}}
+            {"budget": budget, **{m: geometric(errors[m]) for m in METHODS}}
             | {
-                "former_ratio": _mean(pooled["former"][-1]),
-                "best_ratio": _mean(pooled["best"][-1]),
-                "oracle_ratio": _mean(errors["process"] / oracle),
-                "sobol_ratio": _mean(errors["process"] / errors["sobol"]),
+                "former_ratio": geometric(pooled["former"][-1]),
+                "best_ratio": geometric(pooled["best"][-1]),
+                "oracle_ratio": geometric(errors["process"] / oracle),
+                "sobol_ratio": geometric(errors["process"] / errors["sobol"]),
                 "covered": float(np.mean([run.covered for run in mine])),
                 "width": float(np.median([r.half_width / max(r.error, _FLOOR) for r in mine])),
             }
         )
-    former, best = (_mean(np.concatenate(pooled[key])) for key in ("former", "best"))
+    former, best = (geometric(np.concatenate(pooled[key])) for key in ("former", "best"))
     covered = [r.covered for r in runs if r.method == "process" and r.problem in drawn]
     verdicts = [
         Verdict.of("error over that of the former auto, geometric mean", "≤ .5",
@@ -255,17 +250,14 @@ def report(selection: Selection, out: Path, jobs: int, fresh: bool, command: str
     name = "few" if selection.parity == "odd" else "few_even"
 
     def run(settings: Settings) -> Result:
-        ledger, tasks = settings.ledger(name), list(selection.tasks())
-        if fresh:
-            ledger.drop()
-        settings.collect(ledger, tasks, partial(_measure, largest=max(selection.budgets)))
-        return tabulate([ledger.runs[task] for task in tasks], selection)
+        each = partial(_measure, largest=max(selection.budgets))
+        runs = settings.runs_of(name, selection.tasks(), each, fresh=fresh)
+        return tabulate(runs, selection)
 
     caption = "Error by number of evaluations, geometric mean over random problems."
     study = Study(name, "Few evaluations", _ABOUT, run, (Drawing("", caption, _figure),), command)
     settings = Settings(jobs=jobs, data=out / "data")
-    page = out / f"{name}_study.md"
-    run_studies([study], [study], settings, page, _HEAD, command)
+    study.write(settings, out / f"{name}_study.md", _HEAD)
 
 
 _HEAD = (

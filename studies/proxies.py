@@ -24,6 +24,7 @@ from scipy.stats import qmc
 
 import nestquad as nq
 from nestquad import risk
+from studies.runner.text import of_parity
 
 FAULTS = ("good", "shift", "missing factor", "flattened tail", "overfit")
 _BUDGET = 1_500
@@ -269,8 +270,7 @@ def table_run(seed: int, k: int, n: int = 10_000) -> TableRun:
 
 def run(out: Path, seeds: Sequence[int], parity: str, line: str) -> None:
     """Run all, and write page and data."""
-    wanted = {"odd": (1,), "even": (0,), "both": (0, 1)}[parity]
-    chosen = [seed for seed in seeds if seed % 2 in wanted]
+    chosen = of_parity(seeds, parity)
     runs = list(_said(check(seed, fault) for seed in chosen for fault in FAULTS))
     tables = list(_said(table_run(seed, k) for seed in chosen for k in (2, 5, 10)))
     checked = list(_said(one for seed in chosen for one in validations(seed)))

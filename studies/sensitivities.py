@@ -19,6 +19,7 @@ from scipy.special import ndtr, ndtri
 
 import nestquad as nq
 from nestquad._tangent_problem import with_tangents
+from studies.runner.text import of_parity
 
 KINDS = ("excess", "square", "probability")
 _BUDGET, _HUNDRED = 3_000, 2_000
@@ -157,8 +158,7 @@ def hundred() -> dict[str, float]:
 
 def run(out: Path, seeds: Sequence[int], parity: str, line: str) -> None:
     """Run all, and write page and data."""
-    wanted = {"odd": (1,), "even": (0,), "both": (0, 1)}[parity]
-    chosen = [seed for seed in seeds if seed % 2 in wanted]
+    chosen = of_parity(seeds, parity)
     rows = [row for kind in KINDS for seed in chosen for row in runs(seed, kind)]
     suffix = "" if parity == "odd" else f"_{parity}"
     with (out / "data" / f"sensitivities{suffix}.csv").open("w", newline="") as file:

@@ -10,8 +10,9 @@ import difflib
 import importlib
 import re
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,7 @@ class EvaluationError(NestquadError, RuntimeError):
         # Keyword-only arguments do not survive the default pickling of exceptions,
         # and errors have to travel back from worker processes.
         state = {k: getattr(self, k) for k in ("theta", "x", "n_completed", "advice")}
-        return _rebuild_evaluation_error, (type(self), self.problem, state)
+        return partial(type(self), **state), (self.problem,)
 
     def __str__(self) -> str:
         parts = [self.problem]
@@ -148,14 +149,19 @@ def optional_module(name: str, feature: str, extra: str) -> Any:
 
 
 @contextmanager
-def calling(function: str, where: str = "", advice: str = "", **point: Any) -> Iterator[None]:
-    """Turn exceptions of a function of the user into ours; Ctrl-C is none."""
+def calling(
+    function: str, where: str | Callable[[], str] = "", advice: str = "", **point: Any
+) -> Iterator[None]:
+    """Turn exceptions of a function of the user into ours; Ctrl-C is none.
+
+    A text with numbers, which take longer to write than most calls, is written by a function.
+    """
     try:
         yield
     except NestquadError:
         raise
     except (Exception, SystemExit) as error:
-        said = f"{function} raised {last_line(error)}{where}"
+        said = f"{function} raised {last_line(error)}{where() if callable(where) else where}"
         raise EvaluationError(said, advice=advice, **point) from error
 
 
@@ -177,9 +183,3 @@ def unknown_name(argument: str, given: object, known: Iterable[str]) -> InputErr
 
 def _show(point: np.ndarray[Any, Any]) -> str:
     return np.array2string(np.asarray(point), precision=6, threshold=20, separator=", ")
-
-
-def _rebuild_evaluation_error(
-    cls: type[EvaluationError], problem: str, state: dict[str, Any]
-) -> EvaluationError:
-    return cls(problem, **state)

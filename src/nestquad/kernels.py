@@ -11,8 +11,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from functools import reduce
-from math import comb
+from functools import lru_cache, reduce
+from math import comb, factorial
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -245,12 +245,10 @@ class Gaussian(ProductKernel):
         return np.multiply(r, -0.5, out=r)
 
 
-_POLYNOMIALS: dict[float, tuple[float, ...]] = {
-    0.5: (1.0,),
-    1.5: (1.0, 1.0),
-    2.5: (1.0, 1.0, 1.0 / 3.0),
-    3.5: (1.0, 1.0, 2.0 / 5.0, 1.0 / 15.0),
-}
+@lru_cache
+def _matern_polynomial(p: int) -> tuple[float, ...]:
+    """Coefficients of the polynomial of degree p = ν - 1/2, constant first."""
+    return tuple(2**k * comb(p, k) * factorial(2 * p - k) / factorial(2 * p) for k in range(p + 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,7 +285,7 @@ class Matern(ProductKernel):
 
     def __post_init__(self) -> None:
         nu = number("nu", self.nu, "0.5, 1.5, 2.5 or 3.5")
-        if nu not in _POLYNOMIALS:
+        if nu not in (0.5, 1.5, 2.5, 3.5):
             raise InputError("nu", repr(self.nu), "0.5, 1.5, 2.5 or 3.5")
         object.__setattr__(self, "nu", nu)
         super().__post_init__()
@@ -295,7 +293,7 @@ class Matern(ProductKernel):
     @property
     def polynomial(self) -> tuple[float, ...]:
         """Coefficients of the polynomial in z, constant first."""
-        return _POLYNOMIALS[self.nu]
+        return _matern_polynomial(int(self.nu))
 
     def rate(self, n_axes: int) -> Array | float:
         """The factor from |x - y| to z, shaped like the lengthscale followed by `n_axes` ones."""

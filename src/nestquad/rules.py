@@ -10,11 +10,11 @@ import numpy as np
 from scipy.linalg import lapack
 
 from nestquad import limits
-from nestquad._checks import number, shown
+from nestquad._checks import choice, number, shown
 from nestquad._typing import Array
 from nestquad.distributions import Law, Uniform
 from nestquad.embeddings import double_embedding, mean_embedding
-from nestquad.errors import InputError, NumericalError, unknown_name
+from nestquad.errors import InputError, NumericalError
 from nestquad.kernels import Kernel, Matern
 
 
@@ -425,8 +425,7 @@ def prefix_rules(
     nodes (T, N, d); sizes at most N. Returns T lists of ``len(sizes)`` rules.
     """
     nodes = _validated(nodes)
-    if exact not in get_args(Exactness):
-        raise unknown_name("exact", exact, get_args(Exactness))
+    choice("exact", exact, get_args(Exactness))
     count, n, dim = nodes.shape
     regularization = Jitter() if regularization is None else regularization
     free = isinstance(regularization, Jitter)  # a ridge would destroy the structure

@@ -21,7 +21,8 @@ from studies.promises.cells import provenance
 from studies.runner.figures import line_figure
 from studies.runner.ledger import Outcome, Run, Task
 from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
-from studies.runner.study import Settings, Study, run_studies
+from studies.runner.study import Settings, Study
+from studies.runner.text import of_parity
 
 # Mean errors to reach at 1,000 and 10,000 likelihoods.
 _TARGETS = {
@@ -57,8 +58,8 @@ class Selection:
 
     @property
     def drawn(self) -> tuple[str, ...]:
-        wanted = {"odd": (1,), "even": (0,), "both": (0, 1)}[self.parity]
-        return tuple(f"{f}-{s}" for f in self.families for s in self.seeds if s % 2 in wanted)
+        seeds = of_parity(self.seeds, self.parity)
+        return tuple(f"{family}-{seed}" for family in self.families for seed in seeds)
 
     def tasks(self) -> Iterator[Task]:
         for replicate in range(self.runs):
@@ -118,8 +119,7 @@ def _measure(task: Task) -> Outcome:
             else:
                 found = rivals.run(task.method, task.problem, case, task.size, seed)
     except (NestquadError, ArithmeticError, RuntimeError, ValueError) as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-        return Outcome(math.nan, 0, covered=0.0, status="failed", chosen=reason)
+        return Outcome.failure(error, seconds=time.process_time() - started)
     error = abs(float(found.value) - case.exact)
     slack = _SLACK.get(task.problem.partition("-")[0], _DEFAULT_SLACK)
     return Outcome(
@@ -140,13 +140,8 @@ def report(selection: Selection, out: Path, jobs: int, fresh: bool, command: str
     name = "design_study" if selection.parity == "odd" else f"design_study_{selection.parity}"
 
     def run(settings: Settings) -> Result:
-        ledger = settings.ledger("design")
-        tasks = list(selection.tasks())
-        if fresh:
-            wanted = set(tasks)
-            ledger.drop(lambda one: one.task in wanted)
-        settings.collect(ledger, tasks, _measure)
-        return tabulate([ledger.runs[task] for task in tasks], selection)
+        runs = settings.runs_of("design", selection.tasks(), _measure, fresh=fresh)
+        return tabulate(runs, selection)
 
     drawings = (Drawing("rivals", "Mean error over the number of likelihoods.", _draw),)
     study = Study(
@@ -157,7 +152,7 @@ def report(selection: Selection, out: Path, jobs: int, fresh: bool, command: str
         drawings=drawings if selection.rivals else (),
         command=command,
     )
-    run_studies([study], [study], settings, out / f"{name}.md", _HEAD, command)
+    study.write(settings, out / f"{name}.md", _HEAD)
 
 
 def tabulate(runs: list[Run], selection: Selection) -> Result:

@@ -8,9 +8,7 @@ truths.csv by family, seed and a hash of the code that made them, so that they a
 
 from __future__ import annotations
 
-import ast
 import csv
-import hashlib
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
@@ -33,6 +31,7 @@ from studies.families import (
 )
 from studies.families._sketch import Sketch
 from studies.families._truth import Truth
+from studies.runner.ledger import code_of
 
 __all__ = ["ABOUT", "Truth", "draw", "families", "problem_of", "remember", "sketch", "truth"]
 
@@ -154,15 +153,6 @@ def remember(found: Iterable[tuple[str, int, Truth]]) -> None:
 @lru_cache
 def code(family: str) -> str:
     """A hash of the code that draws a family; comments and layout do not matter."""
-    digest = hashlib.blake2s(digest_size=4)
     used = [family, *_USED.get(family, ())]
     paths = [_FOLDER / f"_{name}.py" for name in (*used, "sketch", "truth")]
-    for path in (*paths, _FOLDER.parent / "quadrature.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(
-                node
-            ):
-                node.body = node.body[1:]
-        digest.update(ast.dump(tree).encode())
-    return digest.hexdigest()
+    return code_of([*paths, _FOLDER.parent / "quadrature.py"])

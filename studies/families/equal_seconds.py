@@ -23,7 +23,8 @@ from studies.promises.cells import provenance
 from studies.promises.measure import warm_up
 from studies.runner.ledger import Outcome, Run, Task
 from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
-from studies.runner.study import Settings, Study, run_studies
+from studies.runner.study import Settings, Study
+from studies.runner.text import geometric
 
 COSTS = (1e-7, 1e-6, 1e-4, 1e-2, 1.0)
 METHODS = ("auto", "nmc", "nqmc", "mlmc", "lsmc", "trees")
@@ -91,16 +92,13 @@ def report(selection: Selection, out: Path, jobs: int, fresh: bool, command: str
         drawings=(Drawing("", "Error by the cost of g: geometric mean over problems.", _draw),),
         command=command,
     )
-    run_studies([study], [study], settings, out / f"{name}.md", _HEAD, command)
+    study.write(settings, out / f"{name}.md", _HEAD)
 
 
 def _run(selection: Selection, settings: Settings, fresh: bool) -> Result:
-    ledger = settings.ledger("equal_seconds")
-    if fresh:
-        ledger.drop(lambda run: run.problem in selection.problems)
-    tasks = list(selection.tasks())
-    settings.collect(ledger, tasks, measure, warm_up)
-    return tabulate([ledger.runs[task] for task in tasks], selection)
+    tasks = selection.tasks()
+    runs = settings.runs_of("equal_seconds", tasks, measure, fresh=fresh, warm_up=warm_up)
+    return tabulate(runs, selection)
 
 
 def measure(task: Task) -> Outcome:
@@ -113,9 +111,8 @@ def measure(task: Task) -> Outcome:
     with use_clock(clock):
         try:
             value, half = _answer(charged, method, task.goal, task.seed, clock)
-        except Exception as error:  # a method that breaks on one problem must not end the study
-            reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            return Outcome(math.nan, clock.evaluations, covered=0.0, status="failed", chosen=reason)
+        except Exception as error:
+            return Outcome.failure(error, clock.evaluations, seconds=clock() - begin)
     error = abs(value - float(problem.exact))
     return Outcome(
         error=error,
@@ -169,13 +166,13 @@ def tabulate(runs: Iterable[Run], selection: Selection) -> Result:
             if not mine:
                 continue
             row: dict[str, Any] = {"limit": f"{limit:g} s", "cost": f"{cost:g}"}
-            row |= {m: _mean(_errors(mine, m).values()) for m in METHODS}
+            row |= {m: geometric(_errors(mine, m).values()) for m in METHODS}
             best = [
                 (min(e for m in METHODS[1:] if (e := _errors(mine, m).get(key)) is not None), error)
                 for key, error in _errors(mine, "auto").items()
             ]
             ratios += [error / rival for rival, error in best]
-            row["ratio"] = _mean(error / rival for rival, error in best)
+            row["ratio"] = geometric(error / rival for rival, error in best)
             row["wins"] = sum(error <= rival for rival, error in best)
             row["of"] = len(best)
             autos = [r for r in mine if r.method.startswith("auto ")]
@@ -223,7 +220,7 @@ def _single_rivals(runs: Iterable[Run], selection: Selection) -> Table:
         if ratios:
             rows.append({
                 "rival": _WORDS.get(rival, rival),
-                "ratio": _mean(ratios),
+                "ratio": geometric(ratios),
                 "wins": float(np.mean(np.array(ratios) <= 1.0)),
                 "twice": float(np.mean(np.array(ratios) <= 2.0)),
                 "of": len(ratios),
@@ -244,11 +241,6 @@ def _errors(runs: Iterable[Run], method: str) -> dict[str, float]:
             error = run.error / abs(float(_problem(run.problem).exact))
             squares.setdefault(run.problem, []).append(max(error, _SMALLEST) ** 2)
     return {name: math.sqrt(float(np.mean(found))) for name, found in squares.items()}
-
-
-def _mean(errors: Iterable[float]) -> float:
-    logs = [math.log(error) for error in errors]
-    return math.exp(float(np.mean(logs))) if logs else math.nan
 
 
 def _draw(result: Result) -> Figure:

@@ -32,10 +32,10 @@ from studies.promises.cells import (
 from studies.promises.measure import ALL_METHODS, CERTIFIED, ROUNDING, measure, warm_up
 from studies.runner.collect import in_processes, say
 from studies.runner.figures import BAND, name_axis
-from studies.runner.ledger import Outcome, Run, Task, sources
+from studies.runner.ledger import Outcome, Run, Task, by_goal
 from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
-from studies.runner.study import Settings, Study, run_studies
-from studies.runner.text import PARITY
+from studies.runner.study import Settings, Study
+from studies.runner.text import PARITY, geometric, of_parity
 
 _MOST_EVALUATIONS = 1_000_000
 _MOST_SECONDS = 120.0
@@ -68,8 +68,7 @@ class Selection:
     @property
     def chosen(self) -> tuple[int, ...]:
         """The seeds of problems that are of the parity asked for."""
-        wanted = {"odd": (1,), "even": (0,), "both": (0, 1)}[self.parity]
-        return tuple(seed for seed in self.seeds if seed % 2 in wanted)
+        return of_parity(self.seeds, self.parity)
 
     def problems(self) -> Iterator[str]:
         for family in self.families:
@@ -102,19 +101,14 @@ def report(selection: Selection, out: Path, jobs: int, fresh: bool, command: str
         else (),
         command=command,
     )
-    run_studies([study], [study], settings, out / f"{name}.md", _head(selection), command)
+    study.write(settings, out / f"{name}.md", _head(selection))
 
 
 def _run(selection: Selection, settings: Settings, fresh: bool) -> Result:
     _remember(selection, settings.jobs)
-    ledger, tasks = settings.ledger("families"), set(selection.tasks())
-    if fresh:
-        ledger.drop(lambda run: run.task in tasks)
-    old = sum(run.sources != sources() for task, run in ledger.runs.items() if task in tasks)
-    if old:
-        say(f"  {old:,} finished runs come from other code; --fresh runs them again")
-    settings.collect(ledger, selection.tasks(), _measure, warm_up)
-    return tabulate([run for run in ledger.runs.values() if run.task in tasks], selection)
+    tasks = selection.tasks()
+    runs = settings.runs_of("families", tasks, _measure, fresh=fresh, warm_up=warm_up)
+    return tabulate(sorted(runs, key=by_goal), selection)
 
 
 def _remember(selection: Selection, jobs: int) -> None:
@@ -147,9 +141,8 @@ def _measure(task: Task) -> Outcome:
         problem = families.draw(family, int(seed))
         # The exact value has an error of its own.
         return measure(problem, method, task.seed, slack=_slack(task.problem), **limits)
-    except Exception as error:  # a method that breaks on one problem must not end the study
-        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-        return Outcome(math.nan, 0, covered=0.0, seconds=0.0, status="failed", chosen=reason)
+    except Exception as error:
+        return Outcome.failure(error)
 
 
 def tabulate(runs: list[Run], selection: Selection) -> Result:
@@ -365,11 +358,11 @@ def _family_row(
         **row,
         "coverage": sum(one["coverage"] * one["runs"] for one in mine) / runs,
         "worst": f"{lowest['problem']} {100 * lowest['coverage']:.0f} %",
-        "relative": _geometric(one["relative"] for one in mine),
-        "sharpness": _geometric(one["sharpness"] for one in mine),
-        "ratio": _geometric(ratios),
+        "relative": geometric(one["relative"] for one in mine),
+        "sharpness": geometric(one["sharpness"] for one in mine),
+        "ratio": geometric(ratios),
         "ratio_worst": max(ratios, default=math.nan),
-        "foreseen": _geometric(one.get("foreseen", math.nan) for one in mine),
+        "foreseen": geometric(one.get("foreseen", math.nan) for one in mine),
         "infinite": sum(one["infinite"] for one in mine),
         **_costs(mine),
     }
@@ -387,7 +380,7 @@ def _narrower_row(family: str, goal: float, cells: dict[Key, Cell]) -> dict[str,
             if mine and (name, at) == (CERTIFIED, goal) and other is not None:
                 ratios.append(_half_width(other) / _half_width(cells[problem, name, at]))
         known = [one for one in ratios if math.isfinite(one) and one > 0]
-        row[method], row[f"{method}_least"] = _geometric(known), min(known, default=math.nan)
+        row[method], row[f"{method}_least"] = geometric(known), min(known, default=math.nan)
         row[f"{method}_out"] = len(ratios) - len(known)
         row[f"{method}_known"] = len(known)
     return row
@@ -415,7 +408,7 @@ def _tolerance_row(
         "converged": converged / runs,
         "kept": sum(one["kept"] for one in mine) / converged if converged else math.nan,
         "worst": f"{broken['problem']}, {missed} of {broken['converged']}" if missed else "–",
-        "used": _geometric(one["used"] for one in mine),
+        "used": geometric(one["used"] for one in mine),
         **_costs(mine),
     }
 
@@ -429,12 +422,6 @@ def _costs(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "seconds": float(np.mean([row["seconds"] for row in done])) if done else math.nan,
         "failed": sum(row["failed"] for row in rows),
     }
-
-
-def _geometric(values: Iterable[float]) -> float:
-    """Geometric mean of those that are finite."""
-    known = [value for value in values if math.isfinite(value) and value > 0]
-    return float(np.exp(np.mean(np.log(known)))) if known else math.nan
 
 
 def _every(

@@ -52,12 +52,8 @@ def measure(
         if certify and answer.certified is None:
             raise nq.NumericalError("no certificate")
     except nq.NestquadError as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        nan, spent = float("nan"), _short(time.process_time() - start - clock.seconds)
-        return Outcome(
-            nan, 0, covered=0.0, seconds=spent, g_seconds=_short(clock.seconds),
-            status="failed", chosen=reason[:200],
-        )  # fmt: skip
+        spent = _short(time.process_time() - start - clock.seconds)
+        return Outcome.failure(error, seconds=spent, g_seconds=_short(clock.seconds))
     seconds = time.process_time() - start - clock.seconds
     judged = answer.certified if certify else answer
     exact = np.ravel(np.asarray(problem.exact, dtype=float))

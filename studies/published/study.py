@@ -81,7 +81,7 @@ def run_task(task: Task) -> Outcome:
     try:
         result = case.solve(task.size, seed)
     except nq.NestquadError as error:
-        return Outcome(math.nan, 0, status="failed", chosen=str(error)[:200])
+        return Outcome.failure(error)
     value, half = float(np.ravel(result.value)[0]), float(np.ravel(result.half_width)[0])
     # The truth itself has an error where it is no closed form.
     wide = math.hypot(half, 1.96 * case.exact_error)

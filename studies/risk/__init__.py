@@ -7,9 +7,7 @@ and come from dense quasi-Monte Carlo with their own error elsewhere. They are k
 
 from __future__ import annotations
 
-import ast
 import csv
-import hashlib
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -23,6 +21,7 @@ from studies.families._truth import Truth
 from studies.risk import _books, _credit, _insurer, _model
 from studies.risk._case import Sketch
 from studies.risk._truth import MEASURES, truths
+from studies.runner.ledger import code_of
 
 __all__ = [
     "ABOUT",
@@ -171,17 +170,8 @@ def remember(found: Iterable[tuple[str, int, Mapping[str, Truth]]]) -> None:
 @lru_cache
 def code() -> str:
     """A hash of the code that draws cases; comments and layout do not matter."""
-    digest = hashlib.blake2s(digest_size=4)
     mine = ("books", "credit", "model", "insurer", "case", "truth")
     drawn = [_FOLDER / f"_{name}.py" for name in mine]
     used = ("books", "insurance", "sketch", "truth")
     drawn += [_FOLDER.parent / "families" / f"_{name}.py" for name in used]
-    for path in (*drawn, _FOLDER.parent / "quadrature.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(
-                node
-            ):
-                node.body = node.body[1:]
-        digest.update(ast.dump(tree).encode())
-    return digest.hexdigest()
+    return code_of([*drawn, _FOLDER.parent / "quadrature.py"])

@@ -14,8 +14,6 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,10 +28,10 @@ from studies.risk.rivals import RIVALS
 from studies.risk.seconds import table_rows
 from studies.runner.collect import in_processes, say
 from studies.runner.figures import line_figure
-from studies.runner.ledger import Outcome, Run, Task, sources
+from studies.runner.ledger import Outcome, Run, Task, by_goal
 from studies.runner.result import Drawing, Figure, Result, Table, Verdict, columns
-from studies.runner.study import Settings, Study, run_studies
-from studies.runner.text import PARITY
+from studies.runner.study import Settings, Study
+from studies.runner.text import PARITY, of_parity
 
 DOOR = "risk.measure"
 METHODS = (DOOR, *RIVALS)
@@ -73,8 +71,7 @@ class Selection:
     @property
     def chosen(self) -> tuple[int, ...]:
         """The seeds of cases that are of the parity asked for."""
-        wanted = {"odd": (1,), "even": (0,), "both": (0, 1)}[self.parity]
-        return tuple(seed for seed in self.seeds if seed % 2 in wanted)
+        return of_parity(self.seeds, self.parity)
 
     def tasks(self) -> Iterator[Task]:
         for replicate in range(self.runs):
@@ -115,34 +112,14 @@ def report(selection: Selection, out: Path, jobs: int, fresh: bool, command: str
         drawings=drawings if len(selection.budgets) > 1 else (),
         command=command,
     )
-    page = out / f"risk_benchmarks{suffix}.md"
-    run_studies([study], [study], settings, page, _head(selection), command)
+    study.write(settings, out / f"risk_benchmarks{suffix}.md", _head(selection))
 
 
 def _run(selection: Selection, settings: Settings, fresh: bool) -> Result:
     _remember(selection, settings.jobs)
-    ledger, tasks = settings.ledger("risk"), set(selection.tasks())
-    if not has_door():
-        tasks = {task for task in tasks if task.method != DOOR}
-        say(f"  without {DOOR}, which this version of nestquad does not have")
-    if fresh:
-        ledger.drop(lambda run: run.task in tasks)
-    old = sum(
-        run.sources != sources()
-        for task, run in ledger.runs.items()
-        if task in tasks and task.method == DOOR
-    )
-    if old:
-        say(f"  {old:,} finished runs come from other code; --fresh runs them again")
-    todo = (task for task in selection.tasks() if task in tasks)
-    settings.collect(ledger, todo, measure, warm_up)
-    return tabulate([run for run in ledger.runs.values() if run.task in tasks], selection)
-
-
-def has_door() -> bool:
-    """Whether this version of nestquad has `risk.measure`."""
-    found = find_spec("nestquad.risk") is not None
-    return found and hasattr(import_module("nestquad.risk"), "measure")
+    tasks = selection.tasks()
+    runs = settings.runs_of("risk", tasks, measure, fresh=fresh, warm_up=warm_up)
+    return tabulate(sorted(runs, key=by_goal), selection)
 
 
 def _remember(selection: Selection, jobs: int) -> None:
@@ -167,9 +144,8 @@ def measure(task: Task) -> Outcome:
         answers, settings = RIVALS[task.method](
             case.problem, case.levels, int(task.goal), task.seed
         )
-    except Exception as error:  # a method that breaks on one case must not end the study
-        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-        return Outcome(math.nan, 0, seconds=0.0, status="failed", chosen=reason)
+    except Exception as error:
+        return Outcome.failure(error)
     spent = (time.process_time() - start) / settings
     best = [
         min(abs(v / case.truth[name].value - 1) for v in of.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import gzip
 import hashlib
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import nestquad as nq
 
@@ -69,6 +70,13 @@ class Outcome:
     status: str = "done"
     chosen: str = ""
     trace: str = ""
+
+    @classmethod
+    def failure(cls, error: Exception, evaluations: int = 0, **others: float) -> Outcome:
+        """Outcome of a run that raised: a method that breaks on one problem ends no study."""
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        fields: dict[str, Any] = {"covered": 0.0, "seconds": 0.0, **others}
+        return Outcome(math.nan, evaluations, status="failed", chosen=reason, **fields)
 
 
 @dataclass(frozen=True)
@@ -139,15 +147,18 @@ class Ledger:
         """Rewrite the file in order: the same runs make the same file."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._open = False
-        ordered = sorted(
-            self.runs.values(), key=lambda run: (run.goal, run.problem, run.method, run.seed)
-        )
+        ordered = sorted(self.runs.values(), key=by_goal)
         draft = self.path.with_suffix(".new")
         with _open_text(draft, self.path, "w") as file:
             writer = csv.writer(file)
             writer.writerow(_COLUMNS)
             writer.writerows(map(_row, [*self.others, *ordered]))
         draft.replace(self.path)
+
+
+def by_goal(run: Run) -> tuple[float, str, str, int]:
+    """Key of the order of a ledger."""
+    return run.goal, run.problem, run.method, run.seed
 
 
 def _open_text(path: Path, named: Path, mode: str) -> TextIO:
@@ -184,6 +195,20 @@ def _until_cut(lines: Iterable[str]) -> Iterator[str]:
         yield from lines
     except EOFError:
         return
+
+
+def code_of(paths: Iterable[Path]) -> str:
+    """A hash of modules; their comments, docstrings and layout do not matter."""
+    digest = hashlib.blake2s(digest_size=4)
+    for path in paths:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(
+                node
+            ):
+                node.body = node.body[1:]
+        digest.update(ast.dump(tree).encode())
+    return digest.hexdigest()
 
 
 # Parts of the library that draw, write and parse: they change no number.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from studies.runner.collect import collect, say
 from studies.runner.figures import save_small
-from studies.runner.ledger import Ledger, Outcome, Run, Task
+from studies.runner.ledger import Ledger, Outcome, Run, Task, sources
 from studies.runner.page import PROMISES, Section, markdown_page
 from studies.runner.result import Drawing, Finding, Result, environment
 
@@ -68,6 +68,25 @@ class Settings:
         collect(ledger, selected, run, self.jobs, warm_up=warm_up)
         return list(ledger.runs.values())
 
+    def runs_of(
+        self,
+        study: str,
+        tasks: Iterable[Task],
+        run: Callable[[Task], Outcome],
+        *,
+        fresh: bool = False,
+        warm_up: Callable[[], None] | None = None,
+    ) -> list[Run]:
+        """The runs of these tasks, after those that the ledger lacks; `fresh` repeats all."""
+        ledger, wanted = self.ledger(study), dict.fromkeys(tasks)
+        if fresh:
+            ledger.drop(lambda run: run.task in wanted)
+        old = sum(run.sources != sources() for task, run in ledger.runs.items() if task in wanted)
+        if old:
+            say(f"  {old:,} finished runs come from other code; --fresh runs them again")
+        self.collect(ledger, wanted, run, warm_up)
+        return [ledger.runs[task] for task in wanted]
+
 
 @dataclass(frozen=True)
 class Study:
@@ -93,6 +112,10 @@ class Study:
             )
             for drawing in self.drawings
         ]
+
+    def write(self, settings: Settings, page: Path, head: str) -> None:
+        """Run the study alone, and write its page."""
+        run_studies([self], [self], settings, page, head, self.command)
 
     def section(self, result: Result) -> Section:
         findings = [Finding(tables=result.tables)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 # Which seeds of random problems serve which purpose.
 PARITY = {
@@ -10,6 +11,17 @@ PARITY = {
     "even": "Even seeds, which are to develop on: these numbers are no report.",
     "both": "Even seeds, which are to develop on, and odd ones: these numbers are no report.",
 }
+
+
+def of_parity(seeds: Iterable[int], parity: str) -> tuple[int, ...]:
+    """The seeds that are odd, even, or both."""
+    return tuple(seed for seed in seeds if parity in ("both", ("even", "odd")[seed % 2]))
+
+
+def geometric(values: Iterable[float]) -> float:
+    """Geometric mean of the values that are finite and positive."""
+    known = [math.log(value) for value in values if math.isfinite(value) and value > 0]
+    return math.exp(sum(known) / len(known)) if known else math.nan
 
 
 def number(value: float) -> str:

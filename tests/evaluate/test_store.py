@@ -527,14 +527,14 @@ def test_damage_of_other_kinds_is_refused(stored, tmp_path):
 
 
 def test_a_full_disk_before_the_first_chunk(tmp_path, monkeypatch):
-    write = Path.write_text
+    write = Path.write_bytes
 
     def full(path, *args, **kwargs):
         write(path, *args, **kwargs)
         if path.parent.name.startswith("points-"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(nq.EvaluationError, match="No space left"):
         nq.estimate(counting_problem()[0], budget=100, rng=3, store=tmp_path / "store")
     assert not list(tmp_path.rglob(".tmp-*"))

@@ -302,13 +302,14 @@ def test_student_factors_are_ratios_of_quantiles():
 
 @pytest.mark.parametrize("deleted", [0.001, 0.01, 0.1])
 def test_deleted_groups_calibrate_the_paths(deleted):
-    """Draws without pairs have the size of the observed changes, whatever the model claims."""
+    """Draws without pairs have the size of the observed changes, and a little of the claim."""
     sizes = [
         draws_of(square, Hand(claimed=0.01, deleted=deleted), seed, check=False).std()
         for seed in range(20)
     ]
     # E (Ĵ + e)² changes by 2 E[Ĵ e] = 2 (b e₁ + c e₂), e of variance deleted²/2 each.
-    exact = 2.0 * deleted * np.sqrt((1.0 + 0.25) / 2.0)
+    shared = _posterior.DEFAULT.unshown**2 * 0.01 / deleted
+    exact = 2.0 * deleted * np.sqrt((1.0 + 0.25) / 2.0 * (1.0 + shared))
     # Four groups know a logarithm of a variance to about 0.7.
     assert 0.4 * exact < np.median(sizes) < 2.5 * exact
 

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from nestquad import _files, problems
-from nestquad.errors import InputError, MissingExtraError, unknown_name
+from nestquad.errors import InputError, unknown_name
 from nestquad.methods import METHODS
 from nestquad.problem import NestedExpectation
 from nestquad.repeated import RepeatedExpectation
@@ -49,9 +49,10 @@ def add_options(parser: argparse.ArgumentParser, *names: str, target: str = "") 
         "max-seconds": {"type": float, "metavar": "X", "help": "start nothing new after X s"},
         "store": {"metavar": "DIR", "help": "keep values of g; the same command continues"},
         "workers": {"type": count, "metavar": "N", "help": "evaluate g in N processes"},
+        "retries": {"type": int, "metavar": "N", "help": "try again where g fails (default 0)"},
         "seed": {"type": int, "metavar": "S", "help": "the same seed gives the same numbers"},
         "json": {"help": "print JSON and nothing else", **flag},
-        "report": {"type": new_page, "metavar": "PAGE.html", "help": "a self-contained page"},
+        "report": {"type": new_file, "metavar": "PAGE.html", "help": "a self-contained page"},
         "no-progress": {"help": "no progress bar (on when stderr is a terminal)", **flag},
     }
     defaults = {"method": "auto"}
@@ -70,11 +71,6 @@ class Exit(IntEnum):
     WRONG_INPUT = 2
     NOT_MET = 3
     INTERRUPTED = 130
-
-
-def add_output(parser: argparse.ArgumentParser) -> None:
-    """Seed, JSON, report and progress, which commands that compute share."""
-    add_options(parser, *OUTPUT)
 
 
 def answer(
@@ -134,13 +130,6 @@ def new_file(text: str) -> Path:
         return _files.new_file(text)
     except InputError:
         _refuse(f"{text!r} cannot be written: it is a folder, or its folder does not exist")
-
-
-def new_page(text: str) -> Path:
-    """A writable file for a report, whose figures need matplotlib."""
-    if importlib.util.find_spec("matplotlib") is None:
-        _refuse(str(MissingExtraError("A report", "plot")))
-    return new_file(text)
 
 
 def _refuse(message: str) -> NoReturn:

@@ -10,7 +10,15 @@ import numpy as np
 from nestquad import design
 from nestquad._files import text_table
 from nestquad._typing import Array
-from nestquad.cli._arguments import Command, add_output, count, load_object, progress, wrote
+from nestquad.cli._arguments import (
+    OUTPUT,
+    Command,
+    add_options,
+    count,
+    load_object,
+    progress,
+    wrote,
+)
 from nestquad.errors import InputError
 
 _SUMMARY = "expected information gain of designs, compared with common random numbers"
@@ -31,33 +39,16 @@ _KINDS = "a nestquad.design.Experiment, or a function without arguments that ret
 def add_design(command: Command) -> None:
     """Add ``design``."""
     parser = command("design", _run, _SUMMARY, _EPILOG)
-    parser.add_argument(
-        "target",
-        metavar="TARGET",
-        help="FILE.py:name or module:name of a nestquad.design.Experiment",
-    )
-    parser.add_argument(
-        "--designs", required=True, metavar="FILE.csv", help="a row for each design"
-    )
-    parser.add_argument("--budget", type=count, metavar="N", help="at most N likelihoods in all")
-    parser.add_argument(
-        "--tol", type=float, metavar="X", help="stop at a 95 %% half-width of X for each design"
-    )
-    parser.add_argument("--rtol", type=float, metavar="X", help="stop at X times the gain")
-    parser.add_argument(
-        "--max-seconds", type=float, metavar="S", help="at most S seconds for each design"
-    )
-    parser.add_argument(
-        "--simulations", type=count, metavar="N", help="at most N simulations for each design"
-    )
-    parser.add_argument(
-        "--criterion",
-        choices=tuple(_CRITERIA),
-        default="information",
-        help="expected gain of information (default), or reduction of variance",
-    )
-    parser.add_argument("--title", metavar="TEXT", help="heading of the report")
-    add_output(parser)
+    target = "FILE.py:name or module:name of a nestquad.design.Experiment"
+    add_options(parser, "tol", "rtol", "max-seconds", *OUTPUT, target=target)
+    add = parser.add_argument
+    add("--designs", required=True, metavar="FILE.csv", help="a row for each design")
+    add("--budget", type=count, metavar="N", help="at most N likelihoods in all")
+    each = "at most N simulations for each design"
+    add("--simulations", type=count, metavar="N", help=each)
+    gain = "expected gain of information (default), or reduction of variance"
+    add("--criterion", choices=tuple(_CRITERIA), default="information", help=gain)
+    add("--title", metavar="TEXT", help="heading of the report")
 
 
 def _run(args: argparse.Namespace) -> int:

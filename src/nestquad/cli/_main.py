@@ -131,9 +131,10 @@ def _estimate(args: argparse.Namespace) -> int:
         given = "neither --budget nor --tol nor --rtol nor --max-seconds"
         raise nq.InputError("estimate", given, "at least one of them", "For instance --tol 0.01.")
     problem = load_expectation(args.target)
-    names = ("budget", "tol", "rtol", "method", "store", "max_seconds", "retries", "certify")
+    names = ("budget", "tol", "rtol", "method", "store", "max_seconds", "certify")
     options: dict[str, Any] = {name: getattr(args, name) for name in names}
     options |= {"store_check": not args.no_store_check, "progress": progress(args)}
+    options["retries"] = args.retries or 0
     with pool(args) as executor:
         est = nq.estimate(problem, rng=args.seed, executor=executor, **options)
     write = partial(write_report, estimate=est, command=args.line)
@@ -179,15 +180,15 @@ def _demo(args: argparse.Namespace) -> int:
     table = nq.compare(problem, budget=budget, replicates=5, **options)
     print(f"{table}\n")
     shown: dict[str, Any] = {"estimate": est, "comparison": table, "command": args.line}
+    print(f"wrote {write_report(out / 'report.html', title='nestquad demo', **shown)}")
     try:
         figure, (left, right) = new_axes(12.0, 4.0, columns=2)
         est.plot(left)
         table.plot(right)
-        page = write_report(out / "report.html", title="nestquad demo", **shown)
-        for path in (save(figure, out / "demo.png"), save(figure, out / "demo.svg"), page):
+        for path in (save(figure, out / "demo.png"), save(figure, out / "demo.svg")):
             print(f"wrote {path}")
     except nq.MissingExtraError as error:
-        print(f"done, without figure and report. {error}")
+        print(f"done, without figures. {error}")
     return 0 if est.status == "converged" else Exit.NOT_MET
 
 
@@ -213,12 +214,11 @@ def _parser() -> argparse.ArgumentParser:
 
     command = partial(_command, commands)
     single = command("estimate", _estimate, "estimate one problem", _ESTIMATE)
-    add_options(single, *GOAL, "max-seconds", "store", "workers", *OUTPUT, target=TARGET)
+    further = "max-seconds", "store", "workers", "retries"
+    add_options(single, *GOAL, *further, *OUTPUT, target=TARGET)
     add, flag = single.add_argument, "store_true"
     add("--certify", action=flag, help="a second interval, from fresh draws alone")
     add("--no-store-check", action=flag, help="evaluate no stored point again")
-    tries = "try again where g fails (default 0)"
-    add("--retries", type=int, default=0, metavar="N", help=tries)
 
     side_by_side = command("compare", _compare, "methods side by side", _COMPARE)
     add_options(side_by_side, *OUTPUT, target=TARGET)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,16 @@ import numpy as np
 from nestquad import risk
 from nestquad._files import text_table
 from nestquad.cli._arguments import (
+    OUTPUT,
     TARGET,
     Command,
-    add_output,
-    count,
+    add_options,
+    answer,
     listed,
     load_problem,
     number,
     pool,
     progress,
-    wrote,
 )
 from nestquad.errors import InputError
 from nestquad.risk._report import page_path
@@ -51,71 +52,35 @@ exit codes:
 
 
 # Options that say how a problem is evaluated.
-_OF_PROBLEMS = (
-    "budget",
-    "tol",
-    "rtol",
-    "max_seconds",
-    "store",
-    "workers",
-    "retries",
-    "outputs",
-    "exposure",
-    "default_curve",
-    "recovery",
-    "portfolio",
-    "stress",
-    "certify",
-    "prior",
-    "forecast",
-)
+_EVALUATED = "budget", "tol", "rtol", "max-seconds", "store", "workers", "retries"
+_MEASURED = "outputs", "exposure", "default-curve", "recovery", "portfolio", "stress"
+_OF_PROBLEMS = (*_EVALUATED, *_MEASURED, "certify", "prior", "forecast")
 
 
 def add_risk(command: Command) -> None:
     """Add ``risk``."""
     parser = command("risk", _run, _SUMMARY, _EPILOG)
-    parser.add_argument("target", metavar="TARGET", help=f"{TARGET}; or FILE.csv")
-    levels, thresholds = "P[,P...]", "C[,C...]"
-    parser.add_argument("--var", type=listed(number), metavar=levels, help="default 0.99")
-    parser.add_argument("--es", type=listed(number), metavar=levels, help="default 0.975")
-    parser.add_argument("--exceed", type=listed(number), default=[], metavar=thresholds)
-    parser.add_argument("--outputs", type=listed(str), metavar="A,B", help="names, or dates")
-    parser.add_argument(
-        "--portfolio",
-        action="append",
-        metavar="NAME=A,B",
-        help="outputs with measures of their own",
-    )
-    parser.add_argument(
-        "--stress", action="append", metavar="NAME=V,V", help="a scenario θ: J and its place"
-    )
-    parser.add_argument("--certify", action="store_true", help="intervals by fresh draws alone")
-    parser.add_argument(
-        "--prior", metavar="DIR", help="store of an earlier run, as control variate"
-    )
-    parser.add_argument(
-        "--forecast", action="store_true", help="evaluations and seconds that a tolerance takes"
-    )
-    parser.add_argument("--exposure", action="store_true", help="outputs of g are dates")
-    parser.add_argument("--default-curve", type=listed(number), metavar="H", help="hazard rate")
-    parser.add_argument("--recovery", type=float, metavar="R", help="default 0.4")
-    parser.add_argument("--budget", type=count, metavar="N", help="at most N evaluations of g")
-    parser.add_argument("--tol", type=float, metavar="X", help="95 %% half-width of each measure")
-    parser.add_argument("--rtol", type=float, metavar="X", help="stop at X times the value")
-    parser.add_argument(
-        "--max-seconds", type=float, metavar="X", help="start nothing new after X s"
-    )
-    parser.add_argument("--store", metavar="DIR", help="keep values of g there")
-    parser.add_argument("--workers", type=count, metavar="N", help="evaluate g in N processes")
-    parser.add_argument("--retries", type=int, metavar="N", help="where g fails")
-    parser.add_argument("--scenario", metavar="COLUMN", help="of a CSV (default scenario)")
-    parser.add_argument(
-        "--loss", type=listed(str), metavar="COLUMN[,COLUMN...]", help="of a CSV (default loss)"
-    )
-    parser.add_argument(
-        "--factors", type=listed(str), metavar="A,B", help="columns of a CSV that J is learned from"
-    )
-    add_output(parser)
+    add_options(parser, *_EVALUATED, *OUTPUT, target=f"{TARGET}; or FILE.csv")
+    add, flag, levels = parser.add_argument, "store_true", "P[,P...]"
+    add("--var", type=listed(number), metavar=levels, help="default 0.99")
+    add("--es", type=listed(number), metavar=levels, help="default 0.975")
+    add("--exceed", type=listed(number), default=[], metavar="C[,C...]")
+    add("--outputs", type=listed(str), metavar="A,B", help="names, or dates")
+    parts = "outputs with measures of their own"
+    add("--portfolio", action="append", metavar="NAME=A,B", help=parts)
+    stress = "a scenario θ: J and its place"
+    add("--stress", action="append", metavar="NAME=V,V", help=stress)
+    add("--certify", action=flag, help="intervals by fresh draws alone")
+    add("--prior", metavar="DIR", help="store of an earlier run, as control variate")
+    add("--forecast", action=flag, help="evaluations and seconds that a tolerance takes")
+    add("--exposure", action=flag, help="outputs of g are dates")
+    add("--default-curve", type=listed(number), metavar="H", help="hazard rate")
+    add("--recovery", type=float, metavar="R", help="default 0.4")
+    add("--scenario", metavar="COLUMN", help="of a CSV (default scenario)")
+    columns = "COLUMN[,COLUMN...]"
+    add("--loss", type=listed(str), metavar=columns, help="of a CSV (default loss)")
+    learned = "columns of a CSV that J is learned from"
+    add("--factors", type=listed(str), metavar="A,B", help=learned)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -125,9 +90,8 @@ def _run(args: argparse.Namespace) -> int:
         page_path(args.report)  # before the evaluations
     report: risk.RiskReport | risk.Forecast
     if args.target.lower().endswith(".csv"):
-        unused = (None, False)
-        given = [k for k in _OF_PROBLEMS if not any(getattr(args, k) is value for value in unused)]
-        given = [f"--{k.replace('_', '-')}" for k in given]
+        told = {k: getattr(args, k.replace("-", "_")) for k in _OF_PROBLEMS}
+        given = [f"--{k}" for k, value in told.items() if value is not None and value is not False]
         if given:
             advice = "A table is there already, and nothing is evaluated."
             raise InputError("TARGET", f"a table with {', '.join(given)}", "a table alone", advice)
@@ -146,11 +110,7 @@ def _run(args: argparse.Namespace) -> int:
     if isinstance(report, risk.Forecast):
         print(json.dumps(asdict(report), indent=2) if args.json else report)
         return 0
-    print(report.to_json(indent=2) if args.json else report)
-    if args.report:
-        wrote(args, report.save(args.report, command=args.line))
-    asked = args.tol is not None or args.rtol is not None
-    return 0 if not asked or report.status == "converged" else 3
+    return answer(args, report, partial(report.save, command=args.line))
 
 
 def _named(option: str, given: list[str] | None) -> dict[str, list[str]] | None:

@@ -241,7 +241,7 @@ class StoredTable:
         try:
             folder.mkdir(exist_ok=True)
             if not file.exists():
-                _create(file, json.dumps(described, indent=1))
+                _write(file, json.dumps(described, indent=1).encode() + b"\n", keep=True)
         except (FileExistsError, NotADirectoryError) as error:
             given = f"{str(folder)!r}, which is a file"
             raise InputError("store", given, "a folder of a store", _OTHER_FOLDER) from error
@@ -308,7 +308,7 @@ class StoredTable:
         np.save(buffer, values, allow_pickle=False)
         name = f"{_corners(span)}.{_checksum(span, buffer.getbuffer())}.npy"
         try:
-            _replace(self.folder / name, buffer.getbuffer())
+            _write(self.folder / name, buffer.getbuffer())
         except OSError as error:
             raise _unwritten(self.folder.parent, error) from error
         self._names[span] = name
@@ -366,30 +366,22 @@ def _checksum(span: Span, content: bytes | memoryview) -> str:
     return digest.hexdigest()
 
 
-def _replace(file: Path, content: bytes | memoryview) -> None:
-    """Write a file atomically."""
+def _write(file: Path, content: bytes | memoryview, *, keep: bool = False) -> None:
+    """Write a file atomically; with `keep`, leave alone what another process made meanwhile."""
     temporary = file.with_name(f".tmp-{uuid.uuid4().hex}")
     try:
         temporary.write_bytes(content)
+        if keep:
+            with temporary.open("r+b") as written:
+                os.fsync(written.fileno())  # chunks that a power cut empties are evaluated again
+            try:
+                os.link(temporary, file)  # unlike replace it fails if the file is there
+                return
+            except FileExistsError:
+                return
+            except OSError:  # a file system without links
+                pass
         os.replace(temporary, file)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _create(file: Path, text: str) -> None:
-    """Like `_replace`, but leaves a file alone that another process made in the meantime."""
-    temporary = file.with_name(f".tmp-{uuid.uuid4().hex}")
-    try:
-        temporary.write_text(text + "\n", encoding="utf-8")
-        with temporary.open("r+b") as written:
-            os.fsync(written.fileno())  # chunks that a power cut empties are evaluated again
-        try:
-            os.link(temporary, file)  # unlike replace it fails if the file is there
-        except FileExistsError:
-            pass
-        except OSError:  # a file system without links
-            os.replace(temporary, file)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -405,18 +397,6 @@ def _unwritten(store: Path, error: OSError) -> EvaluationError:
     )
 
 
-def _json(file: Path, advice: str) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        if isinstance(content, dict):
-            return content
-        reason = "it holds no object"
-    except (OSError, ValueError, RecursionError) as error:
-        reason = _reason(error)
-    given = f"{str(file)!r}, which cannot be read ({reason})"
-    raise InputError("store", given, "JSON of a store", advice)
-
-
 def _begin(file: Path, given: dict[str, Any], stream: Stream) -> None:
     """Write the manifest of a new store into an empty folder."""
     folder = file.parent
@@ -425,11 +405,18 @@ def _begin(file: Path, given: dict[str, Any], stream: Stream) -> None:
     if others and not file.exists():
         there = f"{str(folder)!r}, which has other things in it and no {_MANIFEST}"
         raise InputError("store", there, "an empty or new folder, or a store")
-    _create(file, json.dumps({**given, "stream": list(stream.entropy)}, indent=1))
+    text = json.dumps({**given, "stream": list(stream.entropy)}, indent=1)
+    _write(file, text.encode() + b"\n", keep=True)
 
 
 def _manifest(file: Path) -> dict[str, Any]:
-    content = _json(file, _OTHER_FOLDER)
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        given = f"{str(file)!r}, which cannot be read ({_reason(error)})"
+        raise InputError("store", given, "JSON of a store", _OTHER_FOLDER) from error
+    if not isinstance(content, dict):
+        content = {}
     ours = content.get("format") == _FORMAT["format"]
     if ours and content.get("version") != _FORMAT["version"]:
         version, nestquad = shown(content.get("version")), shown(content.get("nestquad"))

@@ -319,7 +319,7 @@ def _reverse(
     if library == "torch":
         torch = optional_module("torch", "derivative='torch'", "torch")
         jacobian = _jacobian(family, phi, torch, torch.func)
-        slopes, values = jacobian(*(torch.from_numpy(np.array(one)) for one in (phi, x, theta)))
+        slopes, values = jacobian(*(torch.from_numpy(np.array(part)) for part in (phi, x, theta)))
         return [part.detach().cpu().numpy().astype(float) for part in (values, *slopes)]
     n = len(x)
     # A power of two of points: a program is compiled for each number of them.

@@ -7,7 +7,8 @@ To add one: a class here with a `Sequence` base, its name in `as_sequence`, a te
 
 from __future__ import annotations
 
-from nestquad.errors import InputError, unknown_name
+from nestquad._checks import choice
+from nestquad.errors import InputError
 from nestquad.points._lattice import PERIODIZATIONS as PERIODIZATIONS
 from nestquad.points._lattice import Lattice as Lattice
 from nestquad.points._lattice import PeriodicLattice as PeriodicLattice
@@ -39,10 +40,8 @@ def as_sequence(points: str | Sequence, *, argument: str = "points") -> Sequence
     if isinstance(points, Sequence):
         return points
     if isinstance(points, str):
-        try:
-            return _NAMED[points.lower()]()
-        except KeyError:
-            raise unknown_name(argument, points, _NAMED) from None
+        choice(argument, points.lower(), _NAMED)
+        return _NAMED[points.lower()]()
     advice = "Wrap an array of points in Given(points)."
     if isinstance(points, type) and issubclass(points, Sequence):
         advice = f"Write {points.__name__}(…) with parentheses."

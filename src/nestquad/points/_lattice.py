@@ -22,10 +22,10 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from nestquad._checks import whole
+from nestquad._checks import choice, whole
 from nestquad._typing import Array
 from nestquad.clock import tick
-from nestquad.errors import InputError, unknown_name
+from nestquad.errors import InputError
 from nestquad.points._sequence import SMALLEST, Sequence, Stream, set_shifts, shifted_modulo_one
 
 
@@ -326,8 +326,7 @@ class PeriodicLattice(Sequence):
     name: ClassVar[str] = "lattice"
 
     def __post_init__(self) -> None:
-        if self.periodization not in PERIODIZATIONS:
-            raise unknown_name("periodization", self.periodization, PERIODIZATIONS)
+        choice("periodization", self.periodization, PERIODIZATIONS)
         whole("n_shifts", self.n_shifts, "a number of shifts, at least 1", least=1)
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nestquad import limits
-from nestquad._checks import choice, generator
+from nestquad._checks import choice, generator, numbers
 from nestquad._typing import Array, ArrayLike, RNGLike
 from nestquad.errors import InputError
 
@@ -453,11 +453,7 @@ class Given(Sequence):
 
 
 def _checked(points: ArrayLike, space: str) -> Array:
-    try:
-        array = np.array(points, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        expected = "an array of numbers, (N, d) or (S, N, d)"
-        raise InputError("points", f"a {type(points).__name__}", expected) from error
+    array = numbers("points", points, "an array of numbers, (N, d) or (S, N, d)")
     if array.ndim not in (2, 3) or array.size == 0:
         expected = "shape (N, d), shared by all sets, or (S, N, d)"
         advice = "Write points[:, None] for a single coordinate." if array.ndim == 1 else ""

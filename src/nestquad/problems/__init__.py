@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from nestquad.errors import unknown_name
+from nestquad._checks import choice
 from nestquad.problem import NestedExpectation
 from nestquad.problems._finance import finance, gaussian_es
 from nestquad.problems._health import health
@@ -49,8 +49,7 @@ def get(name: str) -> NestedExpectation:
     >>> problems.get("synthetic10").exact
     33.503401360544...
     """
-    if not isinstance(name, str) or name not in _BUILDERS:
-        raise unknown_name("name", name, _BUILDERS)
+    choice("name", name, _BUILDERS)
     return _BUILDERS[name]()
 
 

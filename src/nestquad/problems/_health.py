@@ -8,9 +8,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from nestquad._checks import choice
 from nestquad._typing import Array
 from nestquad.distributions import Normal
-from nestquad.errors import unknown_name
 from nestquad.problem import NestedExpectation, best_and_each, value_of_information
 
 # The 19 parameters under the paper's names: mean and standard deviation.
@@ -76,8 +76,7 @@ def health(known: str = "responses") -> NestedExpectation:
     >>> health().exact, health("durations").exact
     (247.912048986428, 536.519571351423)
     """
-    if not isinstance(known, str) or known not in _VARIANTS:
-        raise unknown_name("known", known, _VARIANTS)
+    choice("known", known, _VARIANTS)
     learned, exact, name = _VARIANTS[known]
     mean, cov = _moments(learned)
     return NestedExpectation(

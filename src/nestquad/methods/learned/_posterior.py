@@ -52,6 +52,10 @@ class PosteriorSettings:
         quantile is then known to 5 % of a standard deviation.
     ungrouped_dof
         Degrees of freedom of κ² where there are too few points for groups.
+    unshown
+        Part of the error that groups do not show, as they share it: the geometric mean of what they
+        show and the model claims, times this. Of 520 intervals of even seeds 92.5 % cover with none
+        and 93.8 % with 0.3, at 5 % more width.
     bias_claim, bias_width
         Prior of the bias b: its variance over that of the calibrated paths, which count already,
         and the scale of the Laplace prior of log(bias / claimed bias). A quarter and a half made
@@ -78,6 +82,7 @@ class PosteriorSettings:
     n_discrepancies: int = 64
     n_draws: int = 1024
     ungrouped_dof: float = 4.0
+    unshown: float = 0.3
     bias_claim: float = 0.25
     bias_width: float = 0.5
     contradiction: float = 2.0
@@ -211,7 +216,8 @@ class PathEffects:
         The mean square of the observed changes over that of the expected ones is κ² times a χ²
         variable over its degrees of freedom, one less than there are groups, as for the variance of
         a delete-a-group jackknife. Its posterior is a scaled inverse χ² law (Gelman and others
-        2013, Bayesian data analysis, section 2.6), whose scale is the ratio.
+        2013, Bayesian data analysis, section 2.6), whose scale is the ratio. Errors that groups
+        share do not change with a deletion: a part of the claim stands for them.
         """
         paths, base = self.model.paths(self.settings.n_paths, rng), self.model.sketch
         profiles = tuple(
@@ -234,6 +240,7 @@ class PathEffects:
         known = (expected > 0) & np.isfinite(expected + squares)
         ratio = np.where(known, squares, 1.0) / np.where(known, expected, 1.0)
         scale = np.clip(ratio, *DEFAULT.factors)
+        scale += self.settings.unshown**2 * np.sqrt(scale)
         # Deleting a group adds the expected variance of the change to that of the functional.
         variance, more = float(np.mean(effects**2)), float(expected.mean()) / groups
         growth = np.log1p(more / variance) if variance > 0 else 1.0

@@ -133,12 +133,10 @@ class RepeatedNMC(Method[TreeState]):
         notes = [f"{first:,} draws of y0, and {grid.n_inner} of each further level"]
         if not np.ptp(top, axis=0).any():
             errors, notes = np.full((answers.size, 1), np.inf), [*notes, NO_VARIATION]
-        some, n_spent = (
-            slice(None, None, -(-first // limits.PLOT_ROWS)),
-            grid.n_outer * grid.n_inner,
-        )
+        shown = slice(None, None, -(-first // limits.PLOT_ROWS))
+        n_spent = grid.n_outer * grid.n_inner
         y0 = self.levels.split(theta[::each])[0]
-        weights = np.full(top[some].shape, 1.0 / first)
+        weights = np.full(top[shown].shape, 1.0 / first)
         estimate = Estimate.from_directions(
             answers if answers.size > 1 else answers.reshape(()),
             errors,
@@ -153,7 +151,7 @@ class RepeatedNMC(Method[TreeState]):
             n_outer=grid.n_outer,
             n_inner=grid.n_inner,
             method=self.name,
-            sample=OuterSample(y0[some], j[some], top[some], weights),
+            sample=OuterSample(y0[shown], j[shown], top[shown], weights),
         )
         before = 0 if last is None else last.state.n_spent
         return Turn(evaluations.design, estimate, TreeState(before + n_spent))
@@ -171,5 +169,5 @@ class RepeatedNMC(Method[TreeState]):
             half = sizes[k] // 2
             part = (slice(None), slice(half), slice(half, None))[view]
             j = by_parent[:, part].mean(axis=1)
-            y = [one[:: sizes[k]] for one in y[:k]]
+            y = [level[:: sizes[k]] for level in y[:k]]
         raise AssertionError("a repeated expectation has at least one level above g")
