@@ -200,12 +200,13 @@ def few_event_errors(values: Array, weights: Array) -> Array:
     return np.where(few, _SETTINGS.widen(number, (d**2).sum(axis=0)), 0.0)
 
 
-def heavy_tail_errors(parts: Array, spread: Array) -> Array:
+def heavy_tail_errors(parts: Array, spread: Array, *, noisy: bool = False) -> Array:
     """Standard errors (p,) of a sum of parts (n, p) with a heavy tail, or zero.
 
     The mean of a Pareto tail of shape k beyond the largest is 1/(1 − k) times that. It is unknown
     from k = 1 on, and from k = 1/2 on, where the variance is infinite, if few parts carry all of
-    it, unless they are negligible beside the spread (p,) of what is averaged.
+    it, unless they are negligible beside the spread (p,) of what is averaged. For f at `noisy` J,
+    whose logarithm may have a heavy tail where that of J has none, both have to hold.
     """
     n, largest = len(parts), np.abs(parts).max(axis=0, initial=0.0)
     size = n * largest / np.maximum(spread, np.finfo(float).tiny)
@@ -213,9 +214,10 @@ def heavy_tail_errors(parts: Array, spread: Array) -> Array:
     least, negligible = _SETTINGS.unknown
     for c in np.flatnonzero(size > negligible) if n >= _SETTINGS.fewest_tail else ():
         k = tail_shape(parts[:, [c]])
-        if k >= 1.0 or (k >= 0.5 and few[c] and size[c] > least):
+        unknown = k >= 1.0, k >= 0.5 and few[c] and size[c] > least
+        if all(unknown) or (any(unknown) and not noisy):
             errors[c] = np.inf
-        elif k > _SETTINGS.heavy:
+        elif k > _SETTINGS.heavy and not noisy:
             errors[c] = largest[c] / (1.0 - k)
     return errors
 

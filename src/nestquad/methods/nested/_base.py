@@ -299,7 +299,8 @@ class NestedRule(Method[NestedState]):
                 # it. The second direction is by how much they differ.
                 shift = final(f_full) - final(shrunk) + changes[:, 0]
                 changes = np.column_stack([changes, shift])
-        heavy = heavy_tail_errors(outer.weights * (f_full - answers), f_full.std(axis=0))
+        rest = outer.weights * (f_full - answers)
+        heavy = heavy_tail_errors(rest, f_full.std(axis=0), noisy=True)
         floors = [
             floor_directions(problem, answers, errors)
             for errors in (missed, np.maximum(rare, heavy))
