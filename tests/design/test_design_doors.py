@@ -44,6 +44,28 @@ def test_differences_of_designs_are_better_known_than_values():
     assert "<table" in runs[0]._repr_html_()
 
 
+def test_counts_keep_their_own_components():
+    # With those of a design in the middle, draws missed half of the posteriors: bars of 0.3.
+    case = problems.case("psychometric")
+    designs = [case.design + x for x in (0.0, 0.5, 1.0)]
+    found = design.compare(case.experiment, designs, budget=6000, rng=2, simulations=32_768)
+    assert abs(found.values[0] - case.exact) <= found.estimates[0].half_width
+    assert max(float(est.std_error) for est in found.estimates) < 0.03
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_few_simulations_are_no_disagreement_of_routes(recwarn, seed):
+    # Of 512 or 1,024 simulations each, means of log q have errors that were not counted.
+    drug = problems._drug(2)
+    truth = np.array([1.2, 0.09, 21.0])
+    times = [np.array(pair) for pair in [(0.5, 1.0), (0.5, 6.0), (1.0, 12.0), (6.0, 12.0)]]
+    sequence = design.Sequential(drug, particles=1024, rng=seed)
+    for _ in range(3):
+        chosen = sequence.next(times, simulations=1024)
+        sequence.tell(chosen, problems._concentration(truth, chosen))
+    assert not any("disagree" in str(one.message) for one in recwarn)
+
+
 def test_other_criteria_share_random_numbers():
     def payoff(theta):
         return np.stack([theta.sum(axis=-1), np.zeros(theta.shape[:-1])], axis=-1)

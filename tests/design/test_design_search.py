@@ -9,7 +9,9 @@ from scipy.stats import norm
 
 import nestquad as nq
 from nestquad import design
+from nestquad.design._compare import DesignComparison
 from nestquad.design._linear import Linearized
+from nestquad.design._optimize import Tried, _combined
 from nestquad.points import Stream
 
 SETTINGS = {"budget": 4000, "simulations": 4096, "rng": 1}
@@ -198,3 +200,21 @@ def test_candidates_are_screened_where_the_linearized_gain_is_blind():
     )
     found = design.optimize(even, candidates=list(np.linspace(0.01, 6.0, 200)), **SETTINGS)
     assert found.design > 4.0
+
+
+def test_a_noisy_estimate_is_drawn_towards_its_bound():
+    bounds, errors = np.array([1.0, 0.9, 0.8]), np.array([0.01, 0.01, 0.3])
+    answers = [
+        nq.Estimate(value, error, 1, 1, 1, "nmc")
+        for value, error in zip((1.05, 0.95, 1.2), errors, strict=True)
+    ]
+    known = [Tried(None, float(value), np.zeros(1)) for value in bounds]
+    found = DesignComparison.of([0, 1, 2], answers)
+    values, covariance, _spread = _combined(known, found, np.ones(3))
+    assert found.best == 2
+    assert np.argmax(values) == 0
+    assert np.allclose(values[:2], bounds[:2] + 0.05, atol=0.001)
+    assert np.all(np.diag(covariance) < errors**2)
+    exact = [nq.Estimate(value, 1e-9, 1, 1, 1, "nmc") for value in (1.1, 0.9, 1.5)]
+    values, _, _ = _combined(known, DesignComparison.of([0, 1, 2], exact), np.ones(3))
+    assert np.allclose(values, [1.1, 0.9, 1.5], atol=1e-6)

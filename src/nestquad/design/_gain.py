@@ -316,7 +316,7 @@ class Run:
     def __post_init__(self) -> None:
         check_experiment(self.experiment)
         self.schedule, self.turns = TimeSplit(self.max_seconds), list[CorrectionTurn]()
-        self.method = "importance"
+        self.method, self.simulated = "importance", np.zeros(1)
         expected = "a whole number of at least 512: the proposal is learned from a half of them"
         most = SETTINGS.simulations if self.simulations is None else self.simulations
         if not number("simulations", most, expected, above=511).is_integer():
@@ -435,8 +435,12 @@ class Run:
         self.n_base = 1 << (n.bit_length() - 1)
         self.populations = [learned.population(self.n_base, r) for r in range(self.n_replicates)]
         if isinstance(utility, Information):
-            log_q = np.mean([population.log_q.mean(axis=1) for population in self.populations], 0)
-            utility = replace(utility, log_q=log_q)
+            each = np.array(
+                [population.log_q @ population.weights for population in self.populations]
+            )
+            utility = replace(utility, log_q=each.mean(axis=0))
+            signs = [block.sign for block in learned.blocks]
+            self.simulated = (each - utility.log_q) @ signs
         self.utility = utility
         self.pairs = self._means(utility.pairs)
 
@@ -658,7 +662,8 @@ class Run:
             whole = replace(whole, missing=change / (whole.n_inner / first.n_inner) ** 0.5)
         value, n = float(answers.mean()), len(answers)
         spread = half_width(answers) / NORMAL_95
-        apart, allowed = float(whole.apart.mean()), 3.0 * half_width(whole.apart)
+        between = whole.apart - self.simulated  # both routes vary between replicates
+        apart, allowed = float(between.mean()), 3.0 * half_width(between) + whole.missing
         routes = value + np.array([0.0, apart])
         lost = abs(apart) if abs(apart) > allowed + SETTINGS.negligible else 0.0
         warned = list(self.utility.learned.notes)

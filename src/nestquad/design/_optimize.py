@@ -608,45 +608,44 @@ class _Search:
             answers = [self._estimate(entry.design, **seeded) for entry in known]
         finalists = DesignComparison.of([entry.design for entry in known], answers)
         prices = np.array([self.price(entry.design) for entry in known])
-        best = int(np.argmax(finalists.values / prices))
+        values, c, apart = _combined(known, finalists, prices)
+        best = int(np.argmax(values))
         fresh = None if self.budget is None else int(SEARCH.shares[1] * self.budget)
         final = self._estimate(known[best].design, budget=fresh, rng=self.stream.child(4))
         trace = tuple((entry.design, entry.value) for entry in [*ranked, *tried])
-        regret = self._regret(known, best, finalists, final, ranked)
+        error = float(final.std_error) / prices[best]
+        slope = c[:, best] / max(c[best, best] + error**2, 1e-300)
+        values = values + slope * (float(final.value) / prices[best] - values[best])
+        c = c - np.outer(slope, c[best])
+        regret = self._regret(known, best, values, c, apart, ranked)
         return Optimum(known[best].design, final, regret, finalists, trace, self.searched)
 
     def _regret(
         self,
         known: list[Tried],
         best: int,
-        finalists: DesignComparison,
-        final: Estimate,
+        values: Array,
+        c: Array,
+        apart: float,
         ranked: list[Tried],
     ) -> float:
         """Upper 95 % limit of the gain of measured designs on the best finalist.
 
-        A measured design gains on its nearest finalist by the difference of their measurements:
-        its largest value in each replicate is too high in expectation, which bounds what better
-        designs gain (Mak, Morton and Wood, 1999, Monte Carlo bounding techniques for determining
-        solution quality in stochastic programs). Its error includes the spread of the differences
-        between estimates and measurements. Finalists differ by estimates; of noisy ones the largest
-        is too high, and the fresh one corrects it.
+        Finalists have values (n,) with covariance c, and `apart` is the spread of the differences
+        between estimates and measurements. A measured design gains on its nearest finalist by the
+        difference of their measurements: its largest value in each replicate is too high in
+        expectation, which bounds what better designs gain (Mak, Morton and Wood, 1999, Monte Carlo
+        bounding techniques for determining solution quality in stochastic programs).
         """
-        values, c = finalists.values.copy(), finalists.covariance.copy()
-        slope = c[:, best] / max(c[best, best] + float(final.std_error) ** 2, 1e-300)
-        values += slope * (float(final.value) - values[best])
-        c -= np.outer(slope, c[best])
-        prices = np.array([self.price(entry.design) for entry in known])
-        apart = float(np.std(values / prices - [entry.value for entry in known]))
-        roots, vectors = np.linalg.eigh(c / np.outer(prices, prices))
+        roots, vectors = np.linalg.eigh(c)
         rng = np.random.default_rng(0)  # the same numbers give the same limit
         normals = rng.standard_normal((2, SEARCH.draws, len(known)))
-        draws = values / prices + normals[0] @ (vectors * np.sqrt(np.maximum(roots, 0.0))).T
+        draws = values + normals[0] @ (vectors * np.sqrt(np.maximum(roots, 0.0))).T
         draws -= draws[:, best, None]
         for i, entry in enumerate(known):
             near = [e for e in ranked if _distance(e, known) == _distance(e, [entry])]
             ahead = np.max([_replicates(e) / self.price(e.design) for e in near], axis=0)
-            ahead = ahead - _replicates(entry) / prices[i]
+            ahead = ahead - _replicates(entry) / self.price(entry.design)
             error = half_width(ahead) / NORMAL_95 if len(ahead) > 1 else 0.0
             moved = len(near) > 1
             draws[:, i] += ahead.mean() + moved * np.hypot(error, apart) * normals[1][:, i]
@@ -655,6 +654,23 @@ class _Search:
             around = [e.value for e in ranked if _distance(e, [known[best]]) < SEARCH.apart]
             limit += around[0] - around[min(len(known[best].place) + 1, len(around) - 1)]
         return limit
+
+
+def _combined(
+    known: list[Tried], finalists: DesignComparison, prices: Array
+) -> tuple[Array, Array, float]:
+    """Values (n,) of finalists with their covariance, and the spread of what measurements miss.
+
+    Measurements miss gains by amounts that are alike for all designs. Estimates are drawn towards
+    that by the noise in them (Efron and Morris, 1973, Stein's estimation rule and its competitors).
+    """
+    noise = finalists.covariance / np.outer(prices, prices)
+    measured = np.array([entry.value for entry in known])
+    missed = finalists.values / prices - measured
+    weight = 1.0 / np.maximum(np.diag(noise), 1e-300)
+    center, spread = float(weight @ missed / weight.sum()), float(np.var(missed))
+    gain = spread * np.linalg.inv(noise + (spread + 1e-20) * np.eye(len(known)))
+    return measured + center + gain @ (missed - center), gain @ noise, float(np.sqrt(spread))
 
 
 def _is_sum(entry: Tried) -> bool:

@@ -66,6 +66,8 @@ class EventSettings:
     fewest_tail, material
         Parts of an average that it takes to see a heavy tail, and the size of the largest part,
         relative to the spread, below which a tail does not matter.
+    some
+        θ of a sketch at which f is looked at far away: a bound needs no more.
     """
 
     expected: float = 3.0
@@ -73,6 +75,7 @@ class EventSettings:
     one_in: int = 20
     carriers: float = 4.0
     residual: float = 0.1
+    some: int = 512
     fewest_tail: int = 40
     material: float = 1e-2
 
@@ -404,8 +407,13 @@ def unreached_errors(
             error = check.scale * np.sqrt(np.maximum(upper, 0.0))
         # Even an exact model does not show how far J reaches.
         deviation = np.hypot(error, base.j.std(axis=0))
+        some = slice(None, None, max(len(f) // _SETTINGS.some, 1))
         far = unreached_change(
-            lambda j: average.f(model.bounded(j, base.uniform)), base.j, f, deviation, n
+            lambda j: average.f(model.bounded(j, base.uniform[some])),
+            base.j[some],
+            f[some],
+            deviation,
+            n,
         )
         bound = np.where(count == 0, np.maximum(bound, far), bound)
     errors = bound / NORMAL_95

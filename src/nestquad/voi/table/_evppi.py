@@ -19,7 +19,13 @@ from nestquad.result import NORMAL_95
 from nestquad.voi.table._names import one_line
 from nestquad.voi.table._numbers import pandas
 from nestquad.voi.table._outputs import Outputs, as_outputs, input_table
-from nestquad.voi.table._regression import Regression, has_trees, regress, stacked, unexplained
+from nestquad.voi.table._regression import (
+    OutputRegression,
+    has_trees,
+    regress,
+    stacked,
+    unexplained,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -315,7 +321,7 @@ def value_of_knowing(
 
 
 def _sampling_error(
-    outputs: Outputs, regression: Regression, wtp: float, observed: Array, fitted: Array
+    outputs: Outputs, regression: OutputRegression, wtp: float, observed: Array, fitted: Array
 ) -> float:
     """Standard error of the estimate by the influence of each row on it (delta method)."""
     default = int(observed.mean(axis=0).argmax())
@@ -340,7 +346,7 @@ def _unseen(residuals: Array, inputs: Array, rng: np.random.Generator) -> Array:
     return most
 
 
-def _drawn(outputs: Outputs, regression: Regression, rng: np.random.Generator) -> Array:
+def _drawn(outputs: Outputs, regression: OutputRegression, rng: np.random.Generator) -> Array:
     """EVPPI (W, k) of posterior draws, each under its own Bayesian-bootstrap weights.
 
     Information is worth most where options are equally good on average. Options that the table does

@@ -78,7 +78,7 @@ _PRODUCTS = 3
 
 
 @dataclass(frozen=True)
-class Regression:
+class OutputRegression:
     """Conditional means of the outputs given the parameters, at the rows of the table.
 
     `fitted` (n, q) is by all rows, `held_out` by the other four fifths of them, over which
@@ -88,7 +88,7 @@ class Regression:
     outputs: Array
     basis: Basis
     moments: tuple[Moments, ...]
-    fits: tuple[Fit, ...]
+    fits: tuple[OutputFit, ...]
     fitted: Array
     held_out: Array
     held_out_means: Array
@@ -142,7 +142,7 @@ class Regression:
         return total
 
 
-def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regression:
+def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> OutputRegression:
     """Regress each output (n, q) on the parameters (n, d), none constant or a copy of another.
 
     Notes
@@ -175,7 +175,7 @@ def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regressi
             others = Moments(rest, gram, cross_k[:, j], max(float(squares_k[j]), 0.0))
             rest_fit = fit(others, basis.scales, whole.logs, SETTINGS.held_out_tolerance)
             held_out[inside, j] = means[j] + at_y[j] + (part - at) @ rest_fit.coefficients
-    return Regression(outputs, basis, moments, fits, fitted, held_out, held_out_means, fold)
+    return OutputRegression(outputs, basis, moments, fits, fitted, held_out, held_out_means, fold)
 
 
 def _factor(residuals: Array) -> Array:
@@ -334,7 +334,7 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class Fit:
+class OutputFit:
     """Posterior means (p,) of the coefficients of one output, in its own units.
 
     `logs` of the fitted scales, the noise last, start a similar fit; `prior` (p,) and `noise` are
@@ -350,7 +350,7 @@ class Fit:
 
 def fit(
     moments: Moments, scales: Scales, start: Array | None = None, tolerance: float = 1e-3
-) -> Fit:
+) -> OutputFit:
     """Fit one output, from logarithms of scales `start`; the last step gains less than `tolerance`.
 
     Notes
@@ -362,7 +362,7 @@ def fit(
     scale = float(np.sqrt(moments.square / moments.n))
     p = len(scales.constant)
     if scale == 0.0:
-        return Fit(
+        return OutputFit(
             np.zeros(p), np.full(m + 1, np.log(SETTINGS.scale_bounds[0])), np.zeros(p), 1.0, 0.0
         )
     unit = Moments(moments.n, moments.gram, moments.cross / scale, float(moments.n))
@@ -384,10 +384,10 @@ def fit(
     prior = np.exp(scales.constant + scales.powers @ logs[:-1])
     noise = float(np.exp(logs[-1]))
     means, _, _ = _solve(unit, prior, noise)
-    return Fit(scale * np.sqrt(prior) * means, logs, prior, noise, scale)
+    return OutputFit(scale * np.sqrt(prior) * means, logs, prior, noise, scale)
 
 
-def draw(fitted: Fit, moments: Moments, floor: Array, normals: Array) -> Array:
+def draw(fitted: OutputFit, moments: Moments, floor: Array, normals: Array) -> Array:
     """Coefficients (p, k) from the posterior with prior variances of at least `floor` (p,)."""
     if fitted.scale == 0.0:
         return np.repeat(fitted.coefficients[:, None], normals.shape[1], axis=1)
