@@ -474,8 +474,10 @@ class Diagnosis:
             name = f"Output {c + 1}: " if self.n_outputs > 1 else ""
             misses, _, most = map(_percent, share[c])
             words = [fault.sentence(*sorted(np.abs(bias[c, 1:]))) for fault in faults]
+            if not np.ptp(self.errors[c].predicted):
+                words.insert(0, "The proxy predicts the same value for all scenarios.")
             words.append(f"The proxy misses {misses} of the variance of J (at most {most}).")
-            texts.append(name + " ".join(words if faults else ["No fault seen.", *words]))
+            texts.append(name + " ".join(words if words[1:] else ["No fault seen.", *words]))
         if not any(self.faults) and np.nanmax(share[:, 2]) > SETTINGS.good:
             texts.append(
                 f"It is not called good: that takes at most {_percent(SETTINGS.good)}, which more "

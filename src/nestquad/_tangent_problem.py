@@ -11,7 +11,13 @@ import numpy as np
 from nestquad._checks import choice, numbers, shown
 from nestquad._typing import Array
 from nestquad.accuracy import is_discontinuous, takes
-from nestquad.errors import InputError, NestquadError, NumericalError, UnsupportedError
+from nestquad.errors import (
+    DiscontinuityError,
+    InputError,
+    NestquadError,
+    NumericalError,
+    UnsupportedError,
+)
 from nestquad.estimate import estimate
 from nestquad.evaluate import (
     Derivative,
@@ -42,6 +48,8 @@ class SensitivitySettings:
     f_step, f_floor
         Step of central differences of f relative to |J|, ε^(1/3), with this share of the spread
         of g as the smallest |J| that counts.
+    reach
+        Spreads of g at the pilot within which jumps of f are looked for.
     rough
         Share of the size of slopes of f beyond which two steps disagree.
     bandwidth, nodes
@@ -49,6 +57,9 @@ class SensitivitySettings:
         either side. The slope of a cubic through the nodes (Savitzky and Golay 1964, Smoothing and
         differentiation of data) has a bias of .002 bandwidth⁴ p⁗/p relative to the density p of J:
         .04 % at the center of a normal law, .4 % at three standard deviations.
+    atom
+        Width in standard deviations of J, and the probability of such an interval from which on J
+        has an atom there: a normal law has .008.
     learning
         Share of a budget that learns the spread of J for this window, and its fewest evaluations.
     rank_error
@@ -62,9 +73,11 @@ class SensitivitySettings:
     n_segments: int = 4096
     f_step: float = 6e-6
     f_floor: float = 1e-3
+    reach: float = 8.0
     rough: float = 1e-3
     bandwidth: float = 0.5
     nodes: int = 4
+    atom: tuple[float, float] = (0.02, 0.1)
     learning: tuple[float, int] = (0.1, 512)
     rank_error: float = 1e-4
 
@@ -161,7 +174,10 @@ class TangentProblem:
     def with_window(self, budget: int | None, method: str | Method[Any]) -> TangentProblem:
         """For an f with jumps, a window that fits the spread of J, learned from evaluations."""
         base = self.base
-        if base.f is None or not is_discontinuous(base, self.f.argument(self.pilot.values)):
+        values = self.pilot.values
+        center = values.mean(axis=0)
+        reached = (center + reach * (values - center) for reach in (1.0, DEFAULT.reach))
+        if base.f is None or not any(is_discontinuous(base, self.f.argument(j)) for j in reached):
             return self
         share, fewest = DEFAULT.learning
         n = max(fewest, int(share * (budget or 0)))
@@ -368,14 +384,16 @@ class SlopeF:
             sd = float(np.sqrt(weights @ (column - weights @ column) ** 2))
             robust = (high - low) / 1.349  # of a normal law
             widths.append(DEFAULT.bandwidth * (min(sd, robust) if robust > 0 else sd))
+            self._refuse_atom(j[order], weights[order], len(widths) - 1, sd)
         if not all(width > 0 for width in widths):
             raise NumericalError(
                 "J does not vary over theta, so that it has no density at a jump of f."
             )
-        problem = self.tangents.problem
+        # Beyond J as well, where a jump may be that it does not reach.
+        problem, j = self.tangents.problem, _segments(j, 2.0)
 
         def effect(up: Array, down: Array) -> float:
-            return float((weights @ np.abs(up - down)).max())
+            return float(np.nan_to_num(np.abs(up - down)).mean(axis=0).max())
 
         wanted = max(
             effect(self.at(problem, j + side), self.at(problem, j - side))
@@ -391,6 +409,23 @@ class SlopeF:
                     continue
             steps.append(min(effects, key=lambda step: abs(effects[step] - wanted)))
         return replace(self, window=(tuple(widths), tuple(steps)))
+
+    def _refuse_atom(self, j: Array, weights: Array, c: int, sd: float) -> None:
+        """Raise if f jumps where many of J (T, p), in the order of output c, have one value."""
+        problem, (width, least) = self.tangents.problem, DEFAULT.atom
+        column, cumulative = j[:, c], np.append(0.0, np.cumsum(weights))
+        mass = cumulative[np.searchsorted(column, column + width * sd, "right")] - cumulative[:-1]
+        at = int(np.argmax(mass))
+        if mass[at] < least or not sd > 0:
+            return
+        ends = np.repeat(j[[at]], 2, axis=0)
+        ends[:, c] += width * sd * np.array([-1.0, 2.0])
+        if is_discontinuous(problem, self.argument(np.repeat(ends, 8, axis=0))):
+            raise DiscontinuityError(
+                f"f jumps near J = {column[at]:.4g}, where J has an atom: {mass[at]:.0%} of theta "
+                "have that value. Such a probability jumps as parameters change, and has no "
+                "derivative there; move the jump of f away from the atom."
+            )
 
     def step_error(self, sample: OuterSample) -> float:
         """Relative error of slopes of f by steps that are not small against the spread of J.

@@ -10,7 +10,7 @@ import difflib
 import importlib
 import re
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -149,14 +149,19 @@ def optional_module(name: str, feature: str, extra: str) -> Any:
 
 
 @contextmanager
-def calling(function: str, where: str = "", advice: str = "", **point: Any) -> Iterator[None]:
-    """Turn exceptions of a function of the user into ours; Ctrl-C is none."""
+def calling(
+    function: str, where: str | Callable[[], str] = "", advice: str = "", **point: Any
+) -> Iterator[None]:
+    """Turn exceptions of a function of the user into ours; Ctrl-C is none.
+
+    A text with numbers, which take longer to write than most calls, is written by a function.
+    """
     try:
         yield
     except NestquadError:
         raise
     except (Exception, SystemExit) as error:
-        said = f"{function} raised {last_line(error)}{where}"
+        said = f"{function} raised {last_line(error)}{where() if callable(where) else where}"
         raise EvaluationError(said, advice=advice, **point) from error
 
 

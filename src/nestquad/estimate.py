@@ -18,6 +18,7 @@ from nestquad._log import log_answer, log_choice, log_start, log_turn
 from nestquad._progress import Progress, ProgressLike, Running, as_progress, duration
 from nestquad._threads import one_blas_thread
 from nestquad._typing import Array, RNGLike
+from nestquad.accuracy import range_of
 from nestquad.clock import Lateness, TimePlan, time_limit
 from nestquad.errors import EvaluationError, InputError, NestquadWarning
 from nestquad.evaluate import (
@@ -189,6 +190,7 @@ def solved(
             "Fresh draws would have to be nested at every level; the interval has the errors of "
             "all levels without them.",
         )
+    stated = problem
     problem, method = in_two_levels(problem, method)
     budget = validated(problem, budget, tol, rtol, max_seconds)
     check_evaluation(problem, executor, retries)
@@ -237,6 +239,8 @@ def solved(
         seconds=clock.now() - started,
         diagnostics={**found.diagnostics, **counts},
     )
+    if found.sample is not None and not isinstance(stated, RepeatedExpectation):
+        answer = replace(answer, bounds=range_of(problem, found.sample.j))
     if answer.candidates:
         log_choice(problem, answer.method, str(answer.diagnostics["notes"][0]))
     log_answer(answer)

@@ -218,7 +218,7 @@ class NestedExpectation:
         if self.combine is None:
             return answers if answers.size > 1 else answers.reshape(())
         takes = f"combine takes the {answers.size} expectations as one array."
-        with calling("combine", f" for I = {answers}", takes):
+        with calling("combine", lambda: f" for I = {answers}", takes):
             final = np.array(self.combine(np.array(answers)))
         if final.dtype.kind not in "fiub" or final.ndim > 1 or not final.size:
             raise EvaluationError(

@@ -109,6 +109,8 @@ class Estimate:
     certified
         With ``certify=True``, a second answer from fresh independent draws, whose interval does not
         rely on the model; otherwise None.
+    bounds
+        Range of f where it has one, such as (0, 1) for a probability: intervals end there.
     """
 
     value: float | Array
@@ -130,6 +132,7 @@ class Estimate:
     dof: float = np.inf
     certified: Estimate | None = None
     draws: Array | None = field(default=None, repr=False)
+    bounds: tuple[Any, Any] = field(default=(-np.inf, np.inf), repr=False)
 
     @classmethod
     def from_directions(
@@ -228,6 +231,7 @@ class Estimate:
             scale = stdtrit(self.dof, 0.5 + level / 2) / stdtrit(self.dof, 0.975)
             half = float(scale) * np.asarray(self.half_width)
             low, high = np.asarray(self.value) - half, np.asarray(self.value) + half
+        low, high = (np.clip(end, *self.bounds) for end in (low, high))
         return (float(low), float(high)) if low.ndim == 0 else (low, high)
 
     @property

@@ -24,6 +24,7 @@ from nestquad._notebook import grid, text_rows
 from nestquad._progress import ProgressLike
 from nestquad._tangent_problem import DEFAULT, TangentProblem, with_tangents
 from nestquad._typing import Array, Indices, RNGLike
+from nestquad.accuracy import range_of
 from nestquad.errors import InputError
 from nestquad.estimate import check_limits, estimate
 from nestquad.evaluate import Derivative
@@ -125,7 +126,10 @@ class Sensitivities:
             base.combine is not None and np.ndim(base.finish(np.zeros(f.n_answers))) > 0
         )
         answers: tuple[int, ...] = (n,) if several else ()
-        value = replace(part(np.arange(n), answers), sample=tangent.sample(joint.sample))
+        sample = tangent.sample(joint.sample)
+        value = replace(part(np.arange(n), answers), sample=sample)
+        if sample is not None:
+            value = replace(value, bounds=range_of(base, sample.j))
         if base.exact is not None:
             exact = np.asarray(base.exact, dtype=float)
             value = replace(value, exact=exact if exact.ndim else float(exact))

@@ -692,3 +692,40 @@ def test_steps_of_f_beside_a_tiny_spread_of_j(size):
     assert holds(s, norm.pdf(0.0))
     if size == 1e-3:
         assert s.half_width < 0.01
+
+
+def tail(c, mean):
+    return nq.NestedExpectation(
+        nq.Normal(mean),
+        nq.Normal(),
+        lambda x, theta: theta[..., 0] + 0.3 * x[..., 0],
+        lambda j: (j > c).astype(float),
+    )
+
+
+@pytest.mark.parametrize("c", [3.0, 4.0])
+def test_a_jump_that_few_values_reach_has_a_derivative(c):
+    """The pilot sees no J beyond c; -dP(J > c)/dc is the density of J there."""
+    s = nq.sensitivity(tail, {"c": c, "mean": 0.1}, budget=2000, rng=0)
+    density = norm.pdf(c - 0.1)
+    low, high = s.value.interval()
+    assert 0.0 <= low <= norm.sf(c - 0.1) <= high <= 1.0
+    for name, exact in (("c", -density), ("mean", density)):
+        low, high = s[name].interval()
+        assert low <= exact <= high
+        assert abs(s[name].value - exact) < 0.1 * density
+    assert not all(slope.half_width == 0 for slope in s.gradient.values())
+
+
+def test_a_jump_of_f_at_an_atom_of_J_is_refused():
+    def positive(c):
+        return nq.NestedExpectation(
+            nq.Normal(),
+            nq.Normal(),
+            lambda x, theta: np.maximum(theta[..., 0], 0.0) + 0.3 * x[..., 0],
+            lambda j: (j > c).astype(float),
+        )
+
+    with pytest.raises(nq.DiscontinuityError, match=r"an atom: 5\d% of theta"):
+        nq.sensitivity(positive, {"c": 0.0}, budget=2000, rng=0)
+    assert nq.sensitivity(positive, {"c": 0.5}, budget=2000, rng=0)["c"].value < 0

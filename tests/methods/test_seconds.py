@@ -108,6 +108,7 @@ def test_a_moment_is_too_short_to_learn(simulated):
     est = nq.estimate(simulated.slow(PROBLEM, 1e-7), max_seconds=0.1, rng=0)
     assert est.method == "nqmc"
     assert set(est.candidates) == {"nqmc"}
+    assert not any("pairs" in note for note in est.diagnostics["notes"])
     # By a million of evaluations and not by the first few hundred.
     assert est.half_width < 0.01 * est.sample.spread
 
@@ -125,7 +126,9 @@ def test_no_fixed_budget_that_fits_is_better(name, simulated):
             found = nq.estimate(problem, budget=int(n), rng=0)
             if simulated.seconds - begin <= seconds:
                 best = min(best, found.half_width)
-        ratios.append(timed.half_width / best)
+        # A budget has a larger average of f(Ĵ); below a millionth all answers are equally good.
+        least = 1e-6 * abs(problem.exact)
+        ratios.append(max(timed.half_width, least) / max(best, least))
     # Half-widths of budgets that differ by a tenth scatter by a factor of two.
     assert np.exp(np.mean(np.log(ratios))) <= 1.2
     assert max(ratios) <= 2.0

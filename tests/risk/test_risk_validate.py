@@ -178,5 +178,5 @@ def test_factors_are_checked():
     words = {**frame, "rate": np.array(["a"] * 200)}
     with pytest.raises(nq.InputError, match="factors"):
         risk.from_table(words, factors=["rate"])
-    with pytest.raises(nq.InputError, match="never vary"):
+    with pytest.raises(nq.InputError, match="the same in all scenarios"):
         risk.from_table({**frame, "rate": np.zeros(200)}, factors=["rate"])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nestquad._typing import Array, Mask
-from nestquad.accuracy import linearized_covariance
+from nestquad.accuracy import linearized_covariance, tail_shape
 from nestquad.evaluate import f_or_nan
 from nestquad.problem import NestedExpectation
 from nestquad.result import NORMAL_95
@@ -30,6 +30,13 @@ NO_VARIATION = (
     "g or f(J) has the same value at all points: either the problem is degenerate, or the answer "
     "depends on a rare event that no point has shown; more evaluations or another proposal would "
     "tell"
+)
+
+
+HEAVY_TAIL = (
+    "few values of g far out decide the answer (a heavy tail): its error is not known, as none of "
+    "the points may have met what counts most; another parametrization of theta, in which g varies "
+    "less, or a proposal further out would help"
 )
 
 
@@ -56,6 +63,14 @@ class EventSettings:
     residual
         Share of the spread of g beyond which a residual of a learned model counts as an event;
         smaller ones are errors of interpolation.
+    some
+        θ of a sketch at which f is looked at far away: a bound needs no more.
+    heavy, fewest_tail
+        Shape of the tail of residuals beyond which their mean is unreliable (Vehtari and others
+        2024, Pareto smoothed importance sampling), and residuals that it takes to tell.
+    unknown
+        Largest part of an average, relative to the spread, from which on a tail that few parts
+        carry is taken as unknown, and one that has no mean.
     """
 
     expected: float = 3.0
@@ -63,6 +78,10 @@ class EventSettings:
     one_in: int = 20
     carriers: float = 4.0
     residual: float = 0.1
+    some: int = 512
+    heavy: float = 0.7
+    fewest_tail: int = 40
+    unknown: tuple[float, float] = (1e-2, 1e-3)
 
     def are_few(self, count: Array, n: int) -> Mask:
         """Whether `count` events among n points are few, or none."""
@@ -141,7 +160,15 @@ def unseen_value_errors(
     if _is_constant(rows):
         return constant_value_errors(problem, j, f_values)
     shares = np.full(len(rows), 1.0 / len(rows)) if value_weights is None else value_weights
-    shifts = few_event_errors(rows, shares[:, None])
+    return _by_shifts(problem, j, f_values, weights, few_event_errors(rows, shares[:, None]))
+
+
+def _by_shifts(
+    problem: NestedExpectation, j: Array, f_values: Array, weights: Array, shifts: Array
+) -> Array:
+    """Errors (q,) of Σ w f(J) by standard errors (p,) that J has at all θ alike."""
+    if not np.isfinite(shifts).all():
+        return np.full(f_values.shape[1], np.inf)
     errors = np.zeros(f_values.shape[1])
     for output in np.flatnonzero(shifts):
         step = shifts * (np.arange(shifts.size) == output)
@@ -174,6 +201,26 @@ def few_event_errors(values: Array, weights: Array) -> Array:
     number = effective_number(d)
     few = (number > 0) & _SETTINGS.are_few(number, len(d))
     return np.where(few, _SETTINGS.widen(number, (d**2).sum(axis=0)), 0.0)
+
+
+def heavy_tail_errors(parts: Array, spread: Array) -> Array:
+    """Standard errors (p,) of a sum of parts (n, p) with a heavy tail, or zero.
+
+    The mean of a Pareto tail of shape k beyond the largest is 1/(1 − k) times that. It is unknown
+    from k = 1 on, and from k = 1/2 on, where the variance is infinite, if few parts carry all of
+    it, unless they are negligible beside the spread (p,) of what is averaged.
+    """
+    n, largest = len(parts), np.abs(parts).max(axis=0, initial=0.0)
+    size = n * largest / np.maximum(spread, np.finfo(float).tiny)
+    few, errors = effective_number(parts) <= _SETTINGS.carriers, np.zeros(parts.shape[1])
+    least, negligible = _SETTINGS.unknown
+    for c in np.flatnonzero(size > negligible) if n >= _SETTINGS.fewest_tail else ():
+        k = tail_shape(parts[:, [c]])
+        if k >= 1.0 or (k >= 0.5 and few[c] and size[c] > least):
+            errors[c] = np.inf
+        elif k > _SETTINGS.heavy:
+            errors[c] = largest[c] / (1.0 - k)
+    return errors
 
 
 def _is_constant(values: Array) -> bool:
@@ -333,6 +380,19 @@ def unseen_errors(
     return floor_directions(average.problem, answers, errors)
 
 
+def heavy_errors(model: ModelOfJ, average: DenseAverage, answers: Array) -> Array:
+    """Directions (k, m) of the error by a heavy tail of residuals, of which points met a part."""
+    left, weights = model.unexplained()
+    rest = weights[:, None] * left.reshape(len(left), -1, left.shape[-1]).mean(axis=1)
+    base, f = model.sketch, average.f(model.sketch.j)
+    share = base.weights / base.weights.sum()
+    spread = np.sqrt(share @ (base.j - share @ base.j) ** 2)
+    shifts = heavy_tail_errors(rest / weights.sum(), spread)
+    shares = np.repeat(share[:, None], f.shape[1], axis=1)
+    errors = _by_shifts(average.problem, average.argument(base.j), f, shares, shifts)
+    return floor_directions(average.problem, answers, errors)
+
+
 def unreached_errors(
     model: ModelOfJ,
     check: Check | None,
@@ -365,8 +425,13 @@ def unreached_errors(
             error = check.scale * np.sqrt(np.maximum(upper, 0.0))
         # Even an exact model does not show how far J reaches.
         deviation = np.hypot(error, base.j.std(axis=0))
+        some = slice(None, None, max(len(f) // _SETTINGS.some, 1))
         far = unreached_change(
-            lambda j: average.f(model.bounded(j, base.uniform)), base.j, f, deviation, n
+            lambda j: average.f(model.bounded(j, base.uniform[some])),
+            base.j[some],
+            f[some],
+            deviation,
+            n,
         )
         bound = np.where(count == 0, np.maximum(bound, far), bound)
     errors = bound / NORMAL_95

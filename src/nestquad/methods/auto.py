@@ -15,7 +15,14 @@ from nestquad.evaluate import Design, Evaluations, OutOfTimeError
 from nestquad.methods._candidate import Candidate, credible, is_pilot
 from nestquad.methods._method import Goal, Method, Turn, has_transports
 from nestquad.methods._time import budget_in_time, seconds_of, start_plan
-from nestquad.methods.learned import CKQ, LSMC, JointLattice, JointProcess, LearnedMethod
+from nestquad.methods.learned import (
+    CKQ,
+    LSMC,
+    JointLattice,
+    JointProcess,
+    Learned,
+    LearnedMethod,
+)
 from nestquad.methods.multilevel import MLMC
 from nestquad.methods.nested import NKQ, NMC, NQMC
 from nestquad.problem import NestedExpectation
@@ -45,7 +52,8 @@ class AutoSettings:
         even seeds of the families). Beyond it, errors of `NQMC` were smaller than those of a
         lattice in half of the problems.
     first
-        Evaluations of the pilot that shows how long g takes.
+        Evaluations that show how long g takes. A plain rule goes on with its share of the seconds,
+        at most as many as the pilot of a first candidate and at least four times as many.
     cheap
         In limited time a plain rule goes first, for at most these shares of the seconds and of the
         pilot of a model.
@@ -71,8 +79,8 @@ class AutoSettings:
     most: tuple[float, float] = (0.4, 0.13)
     early: tuple[int, int] = (96, 128)
     unexplained: float = 0.2
-    first: int = 16
-    cheap: tuple[float, float] = (0.1, 0.3)
+    first: int = 4
+    cheap: tuple[float, float] = (0.1, 0.2)
     analysis: float = 0.5
     worthwhile: float = 0.6
     models: float = 0.2
@@ -201,8 +209,11 @@ class Auto(Method[Race]):
 def _notes(portfolio: Portfolio, race: Race, best: Candidate) -> Iterator[str]:
     """The choice in words: bars of all candidates, predictions, and failures."""
     opinions = [f"{c.method.name} {c.turn.estimate.summary}" for c in race.candidates if c.turn]
-    if len(race.candidates) == 1:
+    state = best.turn.state if best.turn else None
+    if len(race.candidates) == 1 and isinstance(state, Learned) and state.check:
         yield f"auto took {best.method.name}: pairs of fresh draws called for no other method"
+    elif len(race.candidates) == 1:
+        yield f"auto took {best.method.name}: budget or time are too small for pilots of others"
     else:
         yield (
             f"auto chose {best.method.name}, the smallest error bar that is believed: "
@@ -416,8 +427,13 @@ class _TimedContest(_Contest):
             plain = NQMC()
             design = plain.plan(self.problem, replace(self.goal, pilot=DEFAULT.first))
             return {} if design is None else {plain: design}
-        (plain_rule, *models) = self.candidates
-        return {} if models or plain_rule.turn is None else self.models(plain_rule)
+        (first, *others) = self.candidates
+        return self.models(first) if first.method.plain and first.turn and not others else {}
+
+    def hopeful(self) -> list[Candidate]:
+        """Candidates but for a plain rule that has only shown how long g takes."""
+        found = super().hopeful()
+        return [c for c in found if not (c.method.plain and c.n <= DEFAULT.first)] or found
 
     def models(self, plain: Candidate) -> Parts:
         """Pilots of models, once the plain rule has shown what g costs, and if they pay."""
@@ -446,6 +462,7 @@ class _TimedContest(_Contest):
         takes = sum(seconds_of(time, design) for design in parts.values())
         lost = takes - time.seconds_of_g * sum(design.n_evaluations for design in parts.values())
         is_early = 2.0 * plain.n * plain.seconds_each < max(early, DEFAULT.cheap[1] * takes)
+        is_early &= not isinstance(methods[0], JointProcess)  # a comparison would cost too much
         is_dear = half_width is not None and takes > DEFAULT.worthwhile * room
         return {} if is_early or is_dear or lost > share * room else parts
 
@@ -459,6 +476,11 @@ class _TimedContest(_Contest):
 
     def step(self, candidate: Candidate) -> tuple[Goal, float]:
         assert candidate.turn is not None
+        if candidate.method.plain and candidate.n <= DEFAULT.first:
+            room = DEFAULT.cheap[0] * self.seconds / max(candidate.seconds_each, 1e-12)
+            most = min(room, self.left, DEFAULT.early[0] if self.aimed else DEFAULT.least[0])
+            size = 2.0 ** np.floor(np.log2(max(most, 4.0 * candidate.n)))
+            return replace(self.goal, adaptive=False), size - candidate.n
         if self.aimed or candidate.method.plain or candidate.turn.final:
             return self.goal, self.left
         new = self.affordable(candidate)

@@ -16,7 +16,7 @@ from nestquad import clock
 from nestquad._checks import generator, instance, listed, shown
 from nestquad._scale import SIZES, scale_of
 from nestquad._typing import Array, Indices, RNGLike
-from nestquad.accuracy import tail_index
+from nestquad.accuracy import tail_shape
 from nestquad.errors import InputError
 from nestquad.functionals import WeightedSample
 from nestquad.methods.learned import Pairs
@@ -153,7 +153,8 @@ def from_table(
     fields |= {"n_inner": round(len(group) / n), "method": "nested simulation"}
     contributions, law = None, NestedTable.of(group, values, seed)
     if names:
-        by_factors = FactorTable.of(group, values.sum(axis=1), _by_scenario(z, names, group))
+        by_scenario, names = _by_scenario(z, names, group)
+        by_factors = FactorTable.of(group, values.sum(axis=1), by_scenario)
         learned = by_factors.law(seed)
         fields["method"] = "regression on factors"
         found = Estimate.from_draws(*by_factors.measured(learned, targets, seed), **fields)
@@ -507,8 +508,8 @@ def _few_notes(targets: Targets, n: int) -> list[str]:
     ]
 
 
-def _by_scenario(z: Array, names: Sequence[str], group: Indices) -> Array:
-    """Values (n, d) of factors (m, d), which all rows of a scenario have in common."""
+def _by_scenario(z: Array, names: Sequence[str], group: Indices) -> tuple[Array, list[str]]:
+    """Values (n, d) of factors (m, ·), which all rows of a scenario share, and those that vary."""
     by_scenario = z[np.unique(group, return_index=True)[1]]
     differs = z != by_scenario[group]
     if differs.any():
@@ -522,8 +523,9 @@ def _by_scenario(z: Array, names: Sequence[str], group: Indices) -> Array:
         )
     varies = np.ptp(by_scenario, axis=0) > 0
     if not varies.any():
-        raise InputError("factors", "factors that never vary", "at least one that does")
-    return by_scenario[:, varies]
+        given = f"{', '.join(map(repr, names))}, the same in all scenarios"
+        raise InputError("factors", given, "at least one factor that varies")
+    return by_scenario[:, varies], [one for one, own in zip(names, varies, strict=True) if own]
 
 
 def predict_losses(factors: Array, means: Array, count: Array, seed: int, n_terms: int) -> Array:
@@ -653,8 +655,7 @@ def _unmet(law: LawOfJ, targets: Targets) -> Array:
     near = np.clip(np.searchsorted(law.s, pairs.s), 0, len(law.s) - 1)
     share = law.dependence(targets)[:, near]
     share = share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
-    # Lower limit of α: Hill's 1/α has a standard error of a quarter for 16 residuals.
-    alpha = max(tail_index(rest[:, None]) / 1.5, SETTINGS.heaviest)
+    alpha = max(1.0 / max(tail_shape(rest[:, None]), 1e-9), SETTINGS.heaviest)
     error: Array = np.abs(share * rest).max(axis=1) / (alpha - 1.0)
     for i, (kind, level) in enumerate(targets.keys):
         if kind == "exceed":  # a change of losses changes a probability by the law

@@ -28,7 +28,7 @@ from nestquad.accuracy import (
     is_discontinuous,
     propagated,
     size_of,
-    tail_index,
+    tail_shape,
     takes,
 )
 from nestquad.evaluate import Design, Evaluations, Evaluator, Grid
@@ -220,9 +220,9 @@ class Certificate:
             for v in values
         ]
         # As for rare events there may be three more as large as the largest, or one beyond it: the
-        # mean of a tail of index α beyond a bound is α/(α − 1) times the bound.
+        # mean of a tail of shape k beyond a bound is 1/(1 − k) times the bound.
         residuals = [level.rest.reshape(-1, level.rest.shape[2]) for level in self.seen]
-        alpha = max(tail_index(np.concatenate(residuals)), 1.1)
+        alpha = max(1.0 / max(tail_shape(np.concatenate(residuals)), 1e-9), 1.1)
         largest = np.max([np.abs(part).max(axis=1) for part in influence], axis=0)
         unseen = max(np.sqrt(3.0), alpha / (alpha - 1.0)) * largest[:, None]
         dof = degrees_of_freedom(influence)

@@ -47,6 +47,8 @@ class LevelSettings:
     log2_nested
         Base-2 logarithm of the points (y_0, …, y_k) at which f_k is averaged without a model, to
         correct the learned mean of its level.
+    block
+        Points of a block of these.
     trust
         Ratio of the error of learned levels to that of corrected ones, below which they are not
         corrected: common errors of kinked levels are up to five times what two sizes show.
@@ -65,6 +67,7 @@ class LevelSettings:
     log2_sizes: tuple[int, int] = (10, 14)
     log2_step: int = 2
     log2_nested: int = 17
+    block: int = 1 << 14
     trust: float = 0.1
     share: float = 0.2
     enough: float = 1e-8
@@ -154,7 +157,7 @@ class LevelMean:
         return LevelMean(points, self.model.of_data(points.data(self.model.dim, none)))
 
     def shifted(self, values: Array) -> Callable[[Array], Array]:
-        """Means (M, q) of values (M, q) as a function of the shift (1, ·) of the points."""
+        """Means (R M, q) of values (M, q) as a function of shifts (R, ·) of the points."""
         dim = self.model.dim
         model = self.model.of_data(self.lattices.data(dim, values))
         return lambda shift: model.on_lattices(shift[:, :dim]).j
@@ -249,7 +252,7 @@ class Cascade:
         a model, whose distance d to the learned J_k is its error and noise. Its effect is
         d f'(J_k), which, unlike f(J_k + d), is linear in that noise. So errors
         of J_k count by their squares (Chernozhukov and others 2018, Double/debiased machine
-        learning). `innermost` has J_{D−1} at points with another shift (1, d).
+        learning). `innermost` has J_{D−1} at points with other shifts (R, d).
         """
         points, bases = self.lattices, self.levels.base_dims
         n, total = max(n // points.size, 2), np.zeros(1)
@@ -259,12 +262,16 @@ class Cascade:
             if k < self.levels.depth - 2:
                 below = self.means[k].shifted(self.f(k + 1, *arguments[k + 1])[0])
             move: Array = -arguments[k - 1][0]
-            for step in lattice_steps(points.vector[start:end], n).T:
-                shift = points.shifts + np.pad(step, (start, points.dim - end))
-                there = replace(self, lattices=replace(points, shifts=shift))
-                values, _ = there.f(k, below(shift), scalar)
-                v = there.lattices.periodic[:, start:end]
-                move = move + density(points.periodization, v)[:, None] / n * values
+            steps = np.pad(
+                lattice_steps(points.vector[start:end], n).T, ((0, 0), (start, points.dim - end))
+            )
+            for block in np.array_split(steps, -(-n * points.size // DEFAULT.block)):
+                shifts = points.shifts + block
+                there = replace(self, lattices=replace(points, shifts=shifts))
+                values, _ = there.f(k, below(shifts), scalar)
+                ratio = density(points.periodization, there.lattices.periodic[:, start:end])
+                summands = (ratio[:, None] * values).reshape(len(block), points.size, -1)
+                move = move + summands.sum(axis=0) / n
             for level in reversed(range(k)):
                 j, scalar = arguments[level]
                 sides = (j + sign * _NUDGE * move for sign in (1.0, -1.0))
@@ -349,13 +356,14 @@ class LevelAverage(DenseAverage):
         for shift in shifts:
             points = Lattices(vector, shift[None], size, model.periodization)
 
-            def spread(shift: Array) -> Array:
-                """J_{D−1} at the points of a lattice of that size."""
-                parts = model.on_lattices((steps + shift) % 1.0).j
+            def spread(shifts: Array) -> Array:
+                """J_{D−1} at the points of shifted lattices of that size, one after the other."""
+                parts = model.on_lattices((steps + shifts[:, None]).reshape(-1, model.dim) % 1.0).j
                 # Copy b of point a is the point a · copies + b of the whole lattice.
-                return parts.reshape(copies, model.size, -1).swapaxes(0, 1).reshape(size, -1)
+                blocks = parts.reshape(len(shifts), copies, model.size, -1).swapaxes(1, 2)
+                return blocks.reshape(len(shifts) * size, -1)
 
-            j = spread(shift)
+            j = spread(shift[None])
             if cascade is None:
                 cascade = Cascade(self.levels, self.scalar, points).fitted(j)
             cascade = cascade.at(points)

@@ -48,7 +48,7 @@ class ProcessSettings:
     """
 
     n_sketch: int = 512
-    n_features: int = 1024
+    n_features: int = 512
     n_changes: int = 8
     n_groups: int = 4
     n_cells: int = 4096
@@ -148,6 +148,10 @@ class ProcessModel(ModelOfJ):
         share = np.where(self._logarithms, 0.0, self.settings.least)
         return np.asarray(np.maximum(share * np.where(least < np.inf, least, 0.0), _TINY))
 
+    @cached_property
+    def _range(self) -> tuple[Array, Array]:
+        return mean_range(self.values)
+
     def sd(self, uniform: Array) -> Array:
         scores = zip(self.processes, self._scores(uniform), strict=True)
         return np.stack([process.sd(z) for process, z in scores], axis=1)
@@ -162,7 +166,7 @@ class ProcessModel(ModelOfJ):
 
         Exponentials of few values run away in the tails.
         """
-        near = np.clip(j, *mean_range(self.values))
+        near = np.clip(j, *self._range)
         j = np.where(self._logarithms, np.minimum(j, near), near)
         return np.maximum(j, self._floor) if self.positive else j
 
@@ -202,14 +206,15 @@ class ProcessModel(ModelOfJ):
         errors, observed, expected, shared = [], [], [], []
         for process, z in zip(self.processes, self._scores(theta), strict=True):
             unit, base = process.variance_unit**0.5, process.mean(z)
-            g, j = process.prior_functions(z, n_paths, settings.n_features, rng)
-            errors.append(unit * (j - process.interpolated(z, g)).T)
+            n_functions = n_paths + settings.n_changes
+            g, j = process.prior_functions(z, n_functions, settings.n_features, rng)
+            whole = process.interpolated(z, g)
+            errors.append(unit * (j - whole)[:, :n_paths].T)
+            g, whole = g[:, n_paths:], whole[:, n_paths:]
             # Values are resolved to the root of the least noise variance, by all groups alike.
             floor = JointPriors.least_noise**0.5 * unit * (base if process.kind.logarithm else 1.0)
             signs = rng.standard_normal((2, n_paths, 1))
             shared.append(signs[0] * process.node_error(z) + signs[1] * floor)
-            g, _ = process.prior_functions(z, settings.n_changes, settings.n_features, rng)
-            whole = process.interpolated(z, g)
             deleted = [(process.restricted(~rows), ~rows) for rows in self._groups]
             observed.append([one.mean(z) - base for one, _ in deleted])
             expected.append([_changes(one, process, z, g[kept], whole) for one, kept in deleted])

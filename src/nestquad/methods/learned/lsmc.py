@@ -224,7 +224,8 @@ class RegressionModel(ModelOfJ):
 
         A regression that chose its terms is only kept positive if g is.
         """
-        return np.clip(j, *self._range)
+        low, high = self._range
+        return np.clip(j, low, high) if np.isfinite([low, high]).any() else j
 
     @cached_property
     def _range(self) -> tuple[Array, Array]:

@@ -51,7 +51,7 @@ class JointProcess(LearnedMethod[ProcessModel]):
         Points of the first batch; None takes 1.5 for each coordinate, and at least 16.
     batch
         Points of each further batch, such as the number of workers; None takes three batches a
-        doubling, up to 16, 20, 25, 32, 40, 51, 64, … points.
+        doubling, up to 16, 20, 25, 32, 40, 51, 64, … points, and one where seconds count.
     active
         Share of points that are chosen; the others are Sobol' points.
 
@@ -118,17 +118,19 @@ class JointProcess(LearnedMethod[ProcessModel]):
         if last is not None and goal.adaptive and last.final:
             return None
         n = 0 if last is None else last.design.n_evaluations
-        design = self.sized(problem, goal, n + self._step(problem, n), last)
+        step = self._step(problem, n, 1 if goal.hurried else 3)
+        design = self.sized(problem, goal, n + step, last)
         return None if design is None else LearnedDesign.of(design, ())
 
-    def _step(self, problem: NestedExpectation, n: int) -> int:
-        """Number of points of the next batch after n."""
+    def _step(self, problem: NestedExpectation, n: int, batches: int) -> int:
+        """Number of points of the next batch after n, with so many batches a doubling."""
         if n == 0:
             dim = problem.outer_law.base_dim + problem.inner_base_dim
             return self.first or max(16, int(1.5 * dim))
         if self.batch is not None:
             return self.batch
-        sizes = np.round(2.0 ** (np.arange(12, 3 * self.most.bit_length()) / 3.0)).astype(int)
+        powers = np.arange(4 * batches, batches * self.most.bit_length()) / batches
+        sizes = np.round(2.0**powers).astype(int)
         return int(sizes[np.searchsorted(sizes, n, "right")]) - n
 
     def sized(

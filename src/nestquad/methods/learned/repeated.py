@@ -16,7 +16,7 @@ from nestquad._scale import require_size
 from nestquad._typing import Array
 from nestquad.accuracy import is_discontinuous
 from nestquad.evaluate import Design, Evaluations
-from nestquad.methods._events import unseen_errors
+from nestquad.methods._events import heavy_errors, unseen_errors
 from nestquad.methods._method import Goal, Turn
 from nestquad.methods.learned._average import DenseAverage
 from nestquad.methods.learned._base import (
@@ -135,12 +135,12 @@ def _answer(
     drawn = posterior.draws(functional, calibrations[model], crossed=not jumps)
     dense = average.of_levels(model, float(drawn.values.std(axis=0).max()))
     means = base.weights @ base.j / base.weights.sum()
-    unseen = unseen_errors(
-        model, check, DenseAverage(average.problem, average.scalar, average.stream), means
-    )
+    innermost = DenseAverage(average.problem, average.scalar, average.stream)
+    unseen = unseen_errors(model, check, innermost, means)
     others = {
         "average": dense.errors,
         "unseen": _carried(unseen, functional, base.j),
+        "tail": _carried(heavy_errors(model, innermost, means), functional, base.j),
         "events": _event_errors(average, cascade, base.j, model.n_points),
         "rounding": rounding_errors(functional, base.j),
     }

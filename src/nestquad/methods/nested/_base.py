@@ -17,8 +17,10 @@ from nestquad.accuracy import size_of
 from nestquad.errors import InputError
 from nestquad.evaluate import Design, Evaluations, Grid, call_f
 from nestquad.methods._events import (
+    HEAVY_TAIL,
     constant_value_errors,
     floor_directions,
+    heavy_tail_errors,
     rare_event_errors,
     unseen_value_errors,
     without_variation,
@@ -297,7 +299,11 @@ class NestedRule(Method[NestedState]):
                 # it. The second direction is by how much they differ.
                 shift = final(f_full) - final(shrunk) + changes[:, 0]
                 changes = np.column_stack([changes, shift])
-        floors = [floor_directions(problem, answers, errors) for errors in (missed, rare)]
+        heavy = heavy_tail_errors(outer.weights * (f_full - answers), f_full.std(axis=0))
+        floors = [
+            floor_directions(problem, answers, errors)
+            for errors in (missed, np.maximum(rare, heavy))
+        ]
         parts = {
             "inner": np.concatenate([changes, floors[0]], axis=1),
             "outer": np.concatenate([outer.directions, floors[1]], axis=1),
@@ -315,7 +321,7 @@ class NestedRule(Method[NestedState]):
                 "n_sets": "one for each theta" if grid.n_sets is None else grid.n_sets,
                 "inner": inner.diagnostics,
                 "outer": outer.diagnostics,
-                "notes": notes + without_variation(missed, rare),
+                "notes": notes + without_variation(missed, rare) + [HEAVY_TAIL] * bool(heavy.any()),
             },
             n_evaluations=theta.shape[0] * grid.n_inner,
             n_outer=theta.shape[0],

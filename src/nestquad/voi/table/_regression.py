@@ -78,7 +78,7 @@ _PRODUCTS = 3
 
 
 @dataclass(frozen=True)
-class Regression:
+class OutputRegression:
     """Conditional means of the outputs given the parameters, at the rows of the table.
 
     `fitted` (n, q) is by all rows, `held_out` by the other four fifths of them, over which
@@ -88,7 +88,7 @@ class Regression:
     outputs: Array
     basis: Basis
     moments: tuple[Moments, ...]
-    fits: tuple[Fit, ...]
+    fits: tuple[OutputFit, ...]
     fitted: Array
     held_out: Array
     held_out_means: Array
@@ -97,8 +97,6 @@ class Regression:
     def draws(self, count: int, rng: np.random.Generator) -> Iterator[Array]:
         """Conditional means from their posterior, one (n, q) after the other.
 
-        Notes
-        -----
         Cost: O(n·p·q) each. Errors of the outputs are as correlated as their residuals.
         """
         p, q = len(self.basis.terms), len(self.fits)
@@ -142,11 +140,9 @@ class Regression:
         return total
 
 
-def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regression:
+def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> OutputRegression:
     """Regress each output (n, q) on the parameters (n, d), none constant or a copy of another.
 
-    Notes
-    -----
     Cost: O(n·p²) once for sums of products, then O(p³) for each step of each fit. Scales are
     fitted anew in each fold: held fixed, they would let the held-out rows leak in.
     """
@@ -175,7 +171,7 @@ def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> Regressi
             others = Moments(rest, gram, cross_k[:, j], max(float(squares_k[j]), 0.0))
             rest_fit = fit(others, basis.scales, whole.logs, SETTINGS.held_out_tolerance)
             held_out[inside, j] = means[j] + at_y[j] + (part - at) @ rest_fit.coefficients
-    return Regression(outputs, basis, moments, fits, fitted, held_out, held_out_means, fold)
+    return OutputRegression(outputs, basis, moments, fits, fitted, held_out, held_out_means, fold)
 
 
 def _factor(residuals: Array) -> Array:
@@ -210,8 +206,6 @@ class Basis:
 def spline_basis(inputs: Array) -> Basis:
     """The columns for parameters (n, d), none of them constant.
 
-    Notes
-    -----
     Cost: O(n·p) for p columns, of which there are 21 for d = 1, 86 for d = 2 and at most 400 up to
     d = 10. Products of four are left out beyond 8 parameters, of three beyond 10, of two
     beyond 20.
@@ -228,12 +222,9 @@ def spline_basis(inputs: Array) -> Basis:
         singles.append((np.vstack((z, curves.T)), np.concatenate(([1.0], eigenvalues))))
     terms = list(_terms([len(values) - 1 for _, values in singles], most))
     if len(terms) * len(inputs) > MOST_NUMBERS:
-        raise InputError(
-            "inputs",
-            f"{len(inputs):,} rows for a set of {d} parameters",
-            f"at most {MOST_NUMBERS // len(terms):,} rows",
-            "100,000 draws are plenty: use the first ones of each table.",
-        )
+        given = f"{len(inputs):,} rows for a set of {d} parameters"
+        advice = "100,000 draws are plenty: use the first ones of each table."
+        raise InputError("inputs", given, f"at most {MOST_NUMBERS // len(terms):,} rows", advice)
     rows, logs = np.empty((len(terms), len(inputs))), np.zeros(len(terms))
     for row, (k, term) in zip(rows, enumerate(terms), strict=True):
         row[:] = 1.0
@@ -334,7 +325,7 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class Fit:
+class OutputFit:
     """Posterior means (p,) of the coefficients of one output, in its own units.
 
     `logs` of the fitted scales, the noise last, start a similar fit; `prior` (p,) and `noise` are
@@ -350,11 +341,9 @@ class Fit:
 
 def fit(
     moments: Moments, scales: Scales, start: Array | None = None, tolerance: float = 1e-3
-) -> Fit:
+) -> OutputFit:
     """Fit one output, from logarithms of scales `start`; the last step gains less than `tolerance`.
 
-    Notes
-    -----
     Cost: O(p³) a step, some tens of steps, for any n. Columns whose prior variance has shrunk
     to zero are left out of the linear algebra.
     """
@@ -362,7 +351,7 @@ def fit(
     scale = float(np.sqrt(moments.square / moments.n))
     p = len(scales.constant)
     if scale == 0.0:
-        return Fit(
+        return OutputFit(
             np.zeros(p), np.full(m + 1, np.log(SETTINGS.scale_bounds[0])), np.zeros(p), 1.0, 0.0
         )
     unit = Moments(moments.n, moments.gram, moments.cross / scale, float(moments.n))
@@ -384,10 +373,10 @@ def fit(
     prior = np.exp(scales.constant + scales.powers @ logs[:-1])
     noise = float(np.exp(logs[-1]))
     means, _, _ = _solve(unit, prior, noise)
-    return Fit(scale * np.sqrt(prior) * means, logs, prior, noise, scale)
+    return OutputFit(scale * np.sqrt(prior) * means, logs, prior, noise, scale)
 
 
-def draw(fitted: Fit, moments: Moments, floor: Array, normals: Array) -> Array:
+def draw(fitted: OutputFit, moments: Moments, floor: Array, normals: Array) -> Array:
     """Coefficients (p, k) from the posterior with prior variances of at least `floor` (p,)."""
     if fitted.scale == 0.0:
         return np.repeat(fitted.coefficients[:, None], normals.shape[1], axis=1)

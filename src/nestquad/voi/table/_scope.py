@@ -121,17 +121,13 @@ def _weighted(
             raise unknown_name("weights", str(name), map(str, outputs))
     values: list[Any] = [weights.get(name) for name in outputs]
     if not all(is_number(x) and x >= 0 for x in values) or abs(sum(values) - 1) > 1e-6:
-        raise InputError(
-            "weights", shown(weights), f"a share for each of {', '.join(outputs)}, 1 in all"
-        )
+        expected = f"a share for each of {', '.join(outputs)}, 1 in all"
+        raise InputError("weights", shown(weights), expected)
     known = [as_outputs(one) for one in outputs.values()]
     for name, one in zip(outputs, known, strict=True):
         if one.options != known[0].options or not np.array_equal(one.wtps, known[0].wtps, True):
-            raise InputError(
-                f"{argument} {name!r}",
-                f"options {', '.join(one.options)} at {one.wtps}",
-                f"options {', '.join(known[0].options)} at {known[0].wtps}, as the first",
-            )
+            told = [f"options {', '.join(o.options)} at {o.wtps}" for o in (one, known[0])]
+            raise InputError(f"{argument} {name!r}", told[0], f"{told[1]}, as the first")
     return known, np.array(values, dtype=float)
 
 
