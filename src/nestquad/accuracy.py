@@ -91,7 +91,7 @@ def range_of(problem: NestedExpectation, j: Array) -> tuple[Any, Any]:
 
 
 def tail_shape(values: Array) -> float:
-    """Shape k of the Pareto law of either tail of values (n, p), the largest over outputs.
+    """Shape k of the Pareto law of the largest sizes of values (n, p), the largest over outputs.
 
     Moments of order 1/k and more do not exist; from k = 0.7 on, means of fewer than very many
     values are not reliable, and k = 1 has no mean. The posterior mean of Zhang and Stephens (2009,
@@ -100,9 +100,7 @@ def tail_shape(values: Array) -> float:
     fewer than 25 values.
     """
     n, shapes = len(values), [0.0]
-    # Each side by its own: sizes of both would cross where one of them has an end.
-    sides = np.maximum(np.concatenate([values, -values], axis=1), 0.0)
-    for sizes in np.sort(sides, axis=0).T:
+    for sizes in np.sort(np.abs(values), axis=0).T:
         tail = sizes[n - int(min(n / 5, 3.0 * np.sqrt(n))) :]
         excess = tail[tail > tail[0]] - tail[0] if len(tail) else tail
         if (m := len(excess)) < 5:
