@@ -24,6 +24,8 @@ from studies.runner.result import Column, Drawing, Figure, Result, Table, Verdic
 from studies.runner.study import Settings, Study
 from studies.runner.text import limit, number, seconds, short
 
+# The joint process is for 256 evaluations at most: `python -m studies few`.
+_METHODS = tuple(name for name in ALL_METHODS if name != "process")
 _SMALL, _MIDDLE, _LARGE = 1_000, 10_000, 100_000
 _BUDGETS = (_SMALL, _MIDDLE, _LARGE)
 # At the largest budget models and kernel rules take seconds: half of the seeds, and on all problems
@@ -54,7 +56,7 @@ def _tasks(settings: Settings) -> Iterator[Task]:
     for budget in _BUDGETS[:1] if settings.quick else _BUDGETS:
         for name in nq.problems.names():
             every_method = budget < _LARGE or name == _SHOWN
-            for method in ALL_METHODS if every_method else ("auto", *_USUAL):
+            for method in _METHODS if every_method else ("auto", *_USUAL):
                 fewer = budget == _LARGE and method not in _USUAL
                 seeds = settings.share(_FEWER if fewer else 1.0)
                 yield from (Task(name, method, float(budget), seed) for seed in range(seeds))
@@ -67,7 +69,7 @@ def _measure(task: Task) -> Outcome:
 
 def tabulate(cells: Cells) -> Result:
     """Tables and verdicts."""
-    compared = beside_best(cells)
+    compared = [_compared(cells, row) for row in beside_best(cells)]
     rows = tuple(cell.row() for cell in cells.values())
     return Result(
         tables=(
@@ -107,17 +109,29 @@ def tabulate(cells: Cells) -> Result:
     )
 
 
+def _best(cells: Cells, problem: str, goal: float) -> Cell | None:
+    """The best single method; none where the usual methods alone were run."""
+    best = best_single(cells, problem, goal)
+    return None if best is None or best.runs[0].method in _USUAL else best
+
+
+def _compared(cells: Cells, row: dict[str, Any]) -> dict[str, Any]:
+    if _best(cells, row["problem"], row["goal"]) is not None:
+        return row
+    return {name: value for name, value in row.items() if name[:4] not in ("best", "rati")}
+
+
 def _wide(cells: Cells, name: str, caption: str, text: Callable[[Cell, Cell | None], str]) -> Table:
     """One line for each problem and budget, one column for each method."""
     lines: dict[tuple[str, float], dict[str, Any]] = {}
     for (problem, method, goal), cell in cells.items():
         line = lines.setdefault((problem, goal), {"problem": problem, "goal": goal})
         if not cell.failed:
-            line[method] = text(cell, best_single(cells, problem, goal))
+            line[method] = text(cell, _best(cells, problem, goal))
     heads = (
         Column("problem", "problem"),
         Column("goal", "budget", "count"),
-        *(Column(method, method, "cell") for method in ALL_METHODS),
+        *(Column(method, method, "cell") for method in _METHODS),
     )
     order = {problem: i for i, (problem, _, _) in enumerate(cells)}
     ordered = sorted(lines.values(), key=lambda line: (order[line["problem"]], line["goal"]))
@@ -189,11 +203,11 @@ def _at(rows: list[dict[str, Any]], budget: float) -> list[dict[str, Any]]:
 
 
 def _draw_errors(result: Result) -> Figure:
-    return error_lines(result.table("cells").rows, ALL_METHODS)
+    return error_lines(result.table("cells").rows, _METHODS)
 
 
 def _draw_coverage(result: Result) -> Figure:
-    return coverage_dots(result.table("cells").rows, ALL_METHODS, (_SMALL, _MIDDLE))
+    return coverage_dots(result.table("cells").rows, _METHODS, (_SMALL, _MIDDLE))
 
 
 STUDY = Study(

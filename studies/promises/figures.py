@@ -56,7 +56,7 @@ def _as_row(row: Mapping[str, Any]) -> Row:
 
 def coverage_dots(rows: Rows, methods: Sequence[str], budgets: Sequence[float]) -> Figure:
     """Coverage at each budget, then half-width over error at each budget."""
-    rows = [row for row in rows if row["error"] is not None]
+    rows = [row for row in rows if row["error"] is not None and row["method"] in methods]
     problems = list(dict.fromkeys(row["problem"] for row in rows))[::-1]
     budgets = [budget for budget in budgets if any(row["goal"] == budget for row in rows)]
     styles, shift = method_styles(methods), _offsets(methods)

@@ -169,24 +169,6 @@ def test_a_line_of_units_in_thousands_is_named():
         voi.read_csv(("results.csv", text), "costs")
 
 
-def test_a_base_case_above_the_draws_is_left_out_or_noted():
-    def above(digits):
-        def change(name, frame):
-            line = 1.02 * frame.mean()
-            return pd.concat([(line.round(digits) if digits else line).to_frame().T, frame])
-
-        return change
-
-    seen = voi.preview(workbook(above(2)), wtp=20_000)
-    assert not seen.problems
-    assert len(seen.costs) == len(seen.parameters) == 200
-    assert any("typed by hand" in note for note in seen.notes)
-    wide = {"Inputs": pd.DataFrame(np.random.default_rng(1).gamma(20, 1, (200, 8)))}
-    wide["Inputs"].columns = [f"x{k}" for k in range(8)]
-    seen = voi.preview(workbook(above(0), **wide), wtp=20_000)
-    assert any("base case" in note for note in seen.notes)
-
-
 def test_other_sheets_are_noted_and_several_named():
     _, costs, effects = tables(200)
     seen = voi.preview(workbook(**{"Costs old": 2 * costs}), wtp=20_000)

@@ -93,18 +93,11 @@ def with_means(table):
     return pd.concat([table, table.mean().to_frame().T], ignore_index=True)
 
 
-def subtotals(statistic):
-    """A row of totals or means below every 40 draws, and one of all."""
-    table = log().drop(columns="Iteration")
-    blocks = [table.iloc[k : k + 40] for k in range(0, N, 40)]
-    rows = [getattr(block, statistic)().to_frame().T for block in (*blocks, table)]
-    parts = [part for pair in zip(blocks, rows, strict=False) for part in pair]
-    return book((pd.concat([*parts, rows[-1]], ignore_index=True),))
-
-
 def hidden(kind):
-    made = book((log(),))
-    if kind == "sheet":
+    made = book((log().assign(**{"Cost Old": 7.0, "QALY Old": 1.0} if kind == "option" else {}),))
+    if kind == "option":
+        made.active.column_dimensions["I"].hidden = True
+    elif kind == "sheet":
         put(made.create_sheet("old"), log().assign(**{"Cost SoC": 7.0}))
         made["old"].sheet_state = "hidden"
     elif kind == "columns":
@@ -114,7 +107,12 @@ def hidden(kind):
     return made
 
 
-QUANTILES = (("quantile", 0.5), ("quantile", 0.025), ("quantile", 0.975))
+def folded(made, *sheets):
+    for sheet in sheets:
+        made[sheet].column_dimensions["C"].hidden = True
+    return made
+
+
 TITLES = (("E2", "Costs"), ("G2", "QALYs"), ("B2", "prob."), ("C2", "utility"), ("E1", "£"))
 BLOCKS = (("B1", "Inputs"), ("E1", "Costs"), ("G1", "QALYs"), ("D2", "£"), ("E2", "£"), ("F2", "£"))
 PARTS = {f"{what} cost {o}": 0.5 * COSTS[o] for what in ("Drug", "Hospital") for o in COSTS}
@@ -128,7 +126,6 @@ READ = {
         lambda: book((log()[:50],), (log()[50:], 53, 1, False)),
         "1 blank row left out",
     ),
-    "quantiles without a label": (lambda: with_rows(N, QUANTILES), "line 122 (50 % quantile)"),
     "subtotal among the draws": (
         lambda: with_rows(60, [("sum",)], "Subtotal"),
         "line 62 (Subtotal)",
@@ -214,10 +211,13 @@ READ = {
         "'p_cure': in %",
     ),
     "a hidden sheet": (lambda: hidden("sheet"), "hidden sheet 'old' not used"),
-    "a hidden column": (lambda: hidden("columns"), ""),
-    "a hidden row": (lambda: hidden("rows"), ""),
-    "subtotals without a label": (lambda: subtotals("sum"), "line 42 (total), line 83 (total)"),
-    "means of parts without a label": (lambda: subtotals("mean"), "line 42 (mean), line 83 (mean)"),
+    "a hidden column": (lambda: hidden("columns"), "hidden columns: 'u_well' (input)"),
+    "a hidden option": (lambda: hidden("option"), "hidden columns: 'Cost Old' (ignored)"),
+    "a hidden option on its sheets": (
+        lambda: folded(three(COSTS.assign(Old=7.0), EFFECTS.assign(Old=1.0)), "costs", "QALYs"),
+        "costs: hidden column left out: 'Old'",
+    ),
+    "a hidden row": (lambda: hidden("rows"), "1 hidden row read"),
 }
 REFUSED = {
     "formulas": (
@@ -357,6 +357,12 @@ def test_costs_with_points_alone_may_be_thousands():
     np.testing.assert_allclose(seen.effects, EFFECTS, atol=5e-4)
 
 
+def test_a_subtotal_among_draws_is_said():
+    made = with_rows(60, [("sum",)])
+    notes = voi.preview(("log.xlsx", saved(made)), wtp=20_000).notes
+    assert sum("far from all other draws in line 62" in note for note in notes) == 7
+
+
 def test_rows_without_a_number_are_no_draws():
     table = log()
     parts = [table.iloc[k : k + 40] for k in range(0, N, 40)]
@@ -366,6 +372,33 @@ def test_rows_without_a_number_are_no_draws():
     seen = voi.preview(("log.csv", text.encode()))
     np.testing.assert_allclose(seen.costs, COSTS)
     assert "line 42 (without a number), line 83 (without a number)" in seen.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("pasted", "draws", "said"),
+    [
+        (log() + 0.5, 2 * N, "the header stands in line 122 again"),
+        (COSTS.add_prefix("x"), N, "line 123 and below, from 'xSoC' on, are left out"),
+        ((3 * log()).set_axis(list("abcdefgh"), axis=1), N, "line 122 and below, from 'a' on"),
+    ],
+)
+def test_tables_pasted_below_are_named(pasted, draws, said):
+    text = log().drop(columns="Iteration").to_csv(index=False)
+    below = pasted.drop(columns="Iteration", errors="ignore").to_csv(index=False)
+    if pasted.shape[1] == 2:  # a blank line and commas, as a spreadsheet saves it
+        below = ",,,,,,\n" + below.replace("\n", ",,,,,\n")
+    seen = voi.preview(("log.csv", (text + below).encode()), wtp=20_000)
+    assert seen.problems == ()
+    assert len(seen.costs) == draws
+    assert said in "\n".join(seen.notes)
+
+
+def test_a_line_of_missing_values_begins_no_table():
+    lines = log().drop(columns="Iteration").to_csv(index=False).splitlines()
+    lines[40] = ",".join(["NA"] * 7)
+    problem = voi.preview(("log.csv", "\n".join(lines).encode())).problems[0]
+    assert "a missing value" in str(problem)
+    assert "line 41" in str(problem)
 
 
 def test_a_comma_too_many_in_one_line_is_no_note():

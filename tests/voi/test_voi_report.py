@@ -21,6 +21,7 @@ import voi_models as models
 import nestquad as nq
 from nestquad import voi
 from nestquad.cli import main
+from nestquad.pages import money
 from nestquad.plots import new_axes, to_png
 
 SETS = ["theta5", "theta6", "theta14", "theta15", "theta1"]
@@ -359,7 +360,9 @@ def test_notebooks_show_names_as_text_and_numbers_as_they_are():
     assert f"{costs[:, 1].mean():,.6g}" in shown
     analysis = voi.analyze(outputs, x, {"both": ["<b>", "q"]})
     shown = analysis._repr_html_()
-    for word in ("&lt;b&gt;", "both", f"{voi.evpi(outputs).evpi[0]:,.4g}", "too few rows"):
+    evpi = voi.evpi(outputs).iloc[0]
+    digits = money(evpi.evpi, "", (evpi.upper - evpi.lower) / 2)
+    for word in ("&lt;b&gt;", "both", f">{digits}<", "too few rows"):
         assert word in shown
     assert "<b>" not in shown
     seen = voi.preview(x, costs, effects[:40])

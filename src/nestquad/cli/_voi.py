@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import nestquad as nq
 from nestquad.cli._arguments import OUTPUT, Command, add_options, new_file, number, progress, wrote
 from nestquad.pages import money, percent, span
@@ -348,17 +350,16 @@ def _print(analysis: Analysis, args: argparse.Namespace) -> None:
             f"{percent(row.probability)} of draws"
         )
     for row in analysis.evpi.itertuples():
-        everybody = (
-            ""
-            if audience is None
-            else (
-                f", {cash(row.population, half_width(row) * audience.size)} or "
-                f"{row.population_effects:,.3g} {args.effect} for {audience.size:,.0f} people "
-                "(discounted)"
+        half, everybody = half_width(row), ""
+        if audience is not None:
+            all_of = half * audience.size
+            effects = money(row.population_effects, "", all_of / (row.wtp or np.inf))
+            everybody = (
+                f", {cash(row.population, all_of)} or {effects} {args.effect} for "
+                f"{audience.size:,.0f} people (discounted)"
             )
-        )
         print(
-            f"EVPI at {cash(row.wtp)}: {cash(row.evpi, half_width(row))} per person "
+            f"EVPI at {cash(row.wtp)}: {cash(row.evpi, half)} per person "
             f"(95 % {span(row.lower, row.upper, args.currency)}){everybody}"
         )
     for heading, table in (("parameter", analysis.singles), ("group", analysis.groups)):
@@ -374,8 +375,12 @@ def _print(analysis: Analysis, args: argparse.Namespace) -> None:
             )
     if analysis.subgroups is not None:
         table = analysis.subgroups[analysis.subgroups["wtp"].isin(analysis.outputs.wtps)]
-        columns = ["pars", "wtp", "decision", "share", "value", "lower", "upper", "flags"]
-        print(f"\n{table[columns].to_string(index=False, float_format='{:,.4g}'.format)}")
+        known = table.assign(
+            value=[cash(row.value, half_width(row)) for row in table.itertuples()],
+            interval=[span(row.lower, row.upper, args.currency) for row in table.itertuples()],
+        )
+        columns = ["pars", "wtp", "decision", "share", "value", "interval", "flags"]
+        print(f"\n{known[columns].to_string(index=False, float_format='{:,.6g}'.format)}")
     values = analysis.evsi if analysis.enbs is None else analysis.enbs
     if values is None:
         return
@@ -406,19 +411,27 @@ def _cell(value: Any) -> Any:
 
 
 def _listing(heading: str, table: pd.DataFrame, several: bool) -> str:
-    width = max(len(heading), *(len(name) for name in table["pars"]))
-    wtp = f"{'wtp':>10}" if several else ""
-    lines = [
-        f"{heading:<{width}}{wtp}{'EVPPI':>10}{'se':>9}{'lower':>10}{'upper':>10}  of EVPI  flags"
+    """Lines of a table of EVPPI, with the digits that intervals support."""
+    lines = [[heading, *(["wtp"] if several else []), "EVPPI", "95 % interval", "of EVPI", "flags"]]
+    lines += [
+        [
+            row.pars,
+            *([money(row.wtp)] if several else []),
+            money(row.evppi, "", (row.upper - row.lower) / 2),
+            span(row.lower, row.upper),
+            percent(row["evppi/evpi"]),
+            row["flags"],
+        ]
+        for _, row in table.iterrows()
     ]
-    for _, row in table.iterrows():
-        numbers = "".join(f"{row[name]:>10,.4g}" for name in ("lower", "upper"))
-        at = f"{row.wtp:>10,.0f}" if several else ""
-        lines.append(
-            f"{row.pars:<{width}}{at}{row.evppi:>10,.4g}{row.se:>9,.3g}{numbers}"
-            f"{percent(row['evppi/evpi']):>9}  {row['flags']}".rstrip()
-        )
-    return "\n".join(lines)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            f"{cell:{'<' if j in (0, len(line) - 1) else '>'}{widths[j]}}"
+            for j, cell in enumerate(line)
+        ).rstrip()
+        for line in lines
+    )
 
 
 def _amounts(text: str) -> list[float]:

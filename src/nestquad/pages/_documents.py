@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nestquad.errors import MissingExtraError, optional_module
 from nestquad.pages._blocks import Block, Bullets, Drawing, Heading, Headline, PageEnd, Table, Text
+from nestquad.pages._html import last_digit
 
 
 def document(heading: str, author: str, blocks: Sequence[Block]) -> bytes:
@@ -138,9 +139,9 @@ def workbook(sheets: Mapping[str, pd.DataFrame], heads: Mapping[str, str]) -> by
                 if cell.data_type == "f":  # a name such as =A1 is a name
                     cell.data_type = "s"
             for j, column in enumerate(table.columns):
-                form = _number_format(str(column), table[column])
+                forms = _number_formats(str(column), table)
                 letter = sheet.cell(1, j + 1).column_letter
-                for cell in sheet[letter][1:]:
+                for cell, form in zip(sheet[letter][1:], forms, strict=True):
                     cell.number_format = form
                 longest = max([len(str(shown.columns[j])), *(len(_text(x)) for x in table[column])])
                 sheet.column_dimensions[letter].width = (
@@ -153,11 +154,19 @@ def _text(value: Any) -> str:
     return f"{value:,.2f}" if isinstance(value, float) else str(value)
 
 
-def _number_format(name: str, column: Any) -> str:
-    """Excel’s format of a column: shares in per cent, money without pence, small numbers whole."""
-    if column.dtype.kind not in "fiu":
-        return "General"
-    if "/" in name or name in ("probability", "relative"):
-        return "0.0%"
-    largest = float(column.abs().max())
-    return "#,##0" if largest >= 100 or column.dtype.kind in "iu" else "0.0000"
+def _number_formats(name: str, table: pd.DataFrame) -> list[str]:
+    """Excel’s formats of a column: shares in per cent, values with the digits of their interval."""
+    column = table[name]
+    whole, share = column.dtype.kind in "iu", "/" in name or name in ("probability", "relative")
+    if column.dtype.kind not in "fiu" or whole or share:
+        form = "#,##0" if whole else "0.0%" if share else "General"
+        return [form] * len(table)
+    kind = next((kind for kind in ("population", "enbs") if name.startswith(kind)), "")
+    ends = [f"{kind}_{end}".strip("_") for end in ("lower", "upper")]
+    is_known = {*ends} <= {*table} and name not in ("wtp", "cost", "effect", "years", "share")
+    if not is_known or name == "population_effects":
+        is_whole = float(column.abs().max()) >= 100 or bool((column.dropna() % 1 == 0).all())
+        return ["#,##0" if is_whole else "0.0000"] * len(table)
+    halves = (table[ends[1]] - table[ends[0]]) / 2
+    digits = [-last_digit(half) if half > 0 else 0 for half in halves]
+    return ["#,##0" + "." * (d > 0) + "0" * min(d, 10) for d in digits]

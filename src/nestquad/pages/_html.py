@@ -29,15 +29,20 @@ def money(value: float, currency: str = "", half: float = 0.0) -> str:
         return "–"
     size = abs(value)
     if half > 0 and size > 0:
-        # One digit more than the leading one of the half-width where that is 1; at least one digit.
-        unit = 10.0 ** np.floor(np.log10(min(half / 2, size)))
+        unit = 10.0 ** last_digit(half)
         size = round(size / unit) * unit
         scale, letter = next((s for s in _SCALES if size >= s[0] and unit >= s[0] / 1e3), (1.0, ""))
-        text = f"{size / scale:,.{max(0, round(np.log10(scale / unit)))}f}{letter}"
+        digits = max(0, round(np.log10(scale / unit))) if size else 0
+        text = f"{size / scale:,.{digits}f}{letter}"
     else:
         text = f"{size:,.0f}" if size >= 100 else f"{size:.3g}"
     negative = value < 0 and any(digit in "123456789" for digit in text)
     return f"{'−' if negative else ''}{currency}{text}"
+
+
+def last_digit(half: float) -> int:
+    """Power of ten of the last digit that a 95 % half-width supports: one more where it is 1."""
+    return int(np.floor(np.log10(half / 2)))
 
 
 def span(low: float, high: float, currency: str = "") -> str:

@@ -138,9 +138,8 @@ class Split:
 def joint_law(parameters: Any, correlations: Any) -> Joint:
     """The joint law of parameters and correlations, given as in `Model`."""
     if not isinstance(parameters, Mapping) or not parameters:
-        raise InputError(
-            "parameters", type(parameters).__name__, "a mapping from names to laws", "As a dict."
-        )
+        given, expected = type(parameters).__name__, "a mapping from names to laws"
+        raise InputError("parameters", given, expected, "As a dict.")
     means: dict[str, float] = {}
     covariances: list[tuple[tuple[str, ...], Array]] = []
     logs: set[str] = set()
@@ -149,18 +148,17 @@ def joint_law(parameters: Any, correlations: Any) -> Joint:
         names = (key,) if isinstance(key, str) else tuple(key)
         law = as_law(given, argument=f"parameters[{key!r}]")
         if law.batch is not None or (law.dim is not None and law.dim != len(names)):
-            raise InputError(
-                f"parameters[{key!r}]",
+            count = f"{len(names)} name{'s' * (len(names) > 1)}"
+            given, expected = (
                 f"a law of {law.dim} coordinates",
-                f"one of {len(names)}, as there {'is' if len(names) == 1 else 'are'} {len(names)} "
-                f"name{'' if len(names) == 1 else 's'}",
-                "Name each coordinate, as in ('a', 'b'): nq.Normal([0, 0], cov=…).",
+                f"one coordinate for each of {count}",
             )
+            advice = "Name each coordinate, as in ('a', 'b'): nq.Normal([0, 0], cov=…)."
+            raise InputError(f"parameters[{key!r}]", given, expected, advice)
         repeated = [n for n in names if n in means or any(n in b.names for b in blocks)]
         if repeated or len(set(names)) < len(names):
-            raise InputError(
-                "parameters", f"{(repeated or list(names))[0]!r} twice", "different names"
-            )
+            given = f"{(repeated or list(names))[0]!r} twice"
+            raise InputError("parameters", given, "different names")
         if isinstance(law, Normal | LogNormal):
             means.update(zip(names, law.loc.tolist(), strict=True))
             if law.sd is not None:
@@ -186,12 +184,8 @@ def _correlate(
     if correlations is None:
         return
     if not isinstance(correlations, Mapping):
-        raise InputError(
-            "correlations",
-            type(correlations).__name__,
-            "a mapping from tuples of names to a correlation",
-            "As {('a', 'b'): 0.6}.",
-        )
+        given, expected = type(correlations).__name__, "a mapping from tuples of names to numbers"
+        raise InputError("correlations", given, expected, "As {('a', 'b'): 0.6}.")
     known = (*gaussian, *(name for names in others for name in names))
     for key, value in correlations.items():
         names = (key,) if isinstance(key, str) else tuple(key)
@@ -206,20 +200,17 @@ def _correlate(
                     "voi.evppi on it."
                 )
         if len(names) < 2 or not (isinstance(value, int | float) and -1 < value < 1):
-            raise InputError(
-                "correlations", f"{key!r}: {value!r}", "two names or more, and a number in (-1, 1)"
-            )
+            expected = "two names or more, and a number in (-1, 1)"
+            raise InputError("correlations", f"{key!r}: {value!r}", expected)
         for a, b in combinations([gaussian.index(name) for name in names], 2):
             cov[a, b] = cov[b, a] = value * np.sqrt(cov[a, a] * cov[b, b])
     sd = np.sqrt(np.diagonal(cov))
     lowest = float(np.linalg.eigvalsh(cov / np.outer(sd, sd)).min())
     if lowest < -1e-9:
-        raise InputError(
-            "correlations",
-            f"correlations that contradict each other (smallest eigenvalue {lowest:.2g})",
-            "a positive semi-definite correlation matrix",
-            "Correlations that are not given are 0: have all pairs of a group been given?",
-        )
+        given = f"correlations that contradict each other (smallest eigenvalue {lowest:.2g})"
+        expected = "a positive semi-definite correlation matrix"
+        advice = "Correlations that are not given are 0: have all pairs of a group been given?"
+        raise InputError("correlations", given, expected, advice)
 
 
 def _normal(mean: Array, cov: Array) -> Law:
@@ -389,17 +380,9 @@ class Model:
             sample, seed = partial(self._sample, wtps), int(generator(rng).integers(2**31))
             table = _by_table(sample, sets, (tol, rtol), budget, max_seconds, seed, progress)
             return table.frame if several else table.estimate(self.name)
-        return estimate(
-            self.problem(pars, None if np.isnan(wtps[0]) else wtps[0]),
-            tol=tol,
-            rtol=rtol,
-            budget=budget,
-            method=method,
-            rng=rng,
-            executor=executor,
-            progress=progress,
-            max_seconds=max_seconds,
-        )
+        how: Any = {"tol": tol, "rtol": rtol, "budget": budget, "max_seconds": max_seconds}
+        how |= {"method": method, "rng": rng, "executor": executor, "progress": progress}
+        return estimate(self.problem(pars, None if np.isnan(wtps[0]) else wtps[0]), **how)
 
     def evpi(
         self,
@@ -559,9 +542,8 @@ def _perfect_by_sobol(
     """E max − max E of net benefits, by replicated Sobol points."""
     law = everything.outer
     if tol is None and budget is None:
-        raise InputError(
-            "budget", "neither a budget nor a tolerance", "one of them", "For instance tol=1.0."
-        )
+        given = "neither a budget nor a tolerance"
+        raise InputError("budget", given, "one of them", "For instance tol=1.0.")
     started = clock.now()
     limit = check_limits(budget, tol, None, None) or _LIMIT
     stream = Stream.from_rng(rng)

@@ -15,6 +15,7 @@ from nestquad._notebook import grid
 from nestquad._progress import ProgressLike
 from nestquad._typing import RNGLike
 from nestquad.errors import InputError
+from nestquad.pages import money, span
 from nestquad.result import plain
 from nestquad.voi.table import DISCOUNT, Design, Outputs, pandas
 
@@ -343,17 +344,12 @@ def check_groups(labels: Iterable[str], parameters: Collection[str]) -> None:
     """Refuse groups that have the name of a parameter: a table could not tell them apart."""
     for label in labels:
         if label in parameters:
-            raise InputError(
-                "groups",
-                f"a group {label!r}, which is the name of a parameter",
-                "another name",
-                f"For instance {f'group {label}'!r}.",
-            )
+            given, advice = f"a group {label!r}, which is the name of a parameter", f"group {label}"
+            raise InputError("groups", given, "another name", f"For instance {advice!r}.")
 
 
 def _shown(row: Any, value: float) -> tuple[str, str, str]:
-    wtp = f"{row.wtp:,.6g}" if row.wtp == row.wtp else "–"
-    return wtp, f"{value:,.4g}", f"{row.lower:,.4g} … {row.upper:,.4g}"
+    return money(row.wtp), money(value, "", (row.upper - row.lower) / 2), span(row.lower, row.upper)
 
 
 def _sorted(table: pd.DataFrame) -> pd.DataFrame:

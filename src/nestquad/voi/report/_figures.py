@@ -24,15 +24,7 @@ from nestquad.plots import (
     short,
     title,
 )
-from nestquad.voi.table import (
-    Outputs,
-    as_outputs,
-    ceac,
-    expected_loss,
-    icers,
-    require,
-    wtp_grid,
-)
+from nestquad.voi.table import Outputs, as_outputs, ceac, expected_loss, icers, require, wtp_grid
 
 if TYPE_CHECKING:
     import pandas as pd

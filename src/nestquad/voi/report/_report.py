@@ -201,21 +201,20 @@ class Content:
         data, outputs = self.data, self.data.outputs
         yield Heading("Decision on current information")
         table = self._first(data.psa)
-        loss = self._first(data.loss).set_index("option")["loss"]
+        loss = self._first(data.loss).set_index("option")
         head = ["option", "net benefit", "best in", "expected loss"]
-        rows = [
-            [
-                r.option,
-                self.money(r.net_benefit),
-                percent(r.probability),
-                self.money(loss[r.option]),
-            ]
-            for r in table.itertuples()
-        ]
+        rows = []
+        for r in table.itertuples():
+            net, lost = self.money(r.net_benefit, NORMAL_95 * r.se), loss.loc[r.option]
+            rows.append([r.option, net, percent(r.probability), self.value(lost, "loss")])
         if self.has_effects:
             head[1:1] = ["mean cost", f"mean effect ({self.effect})"]
-            for row, r in zip(rows, table.itertuples(), strict=True):
-                row[1:1] = [self.money(r.cost), f"{r.effect:.5g}"]
+            n = outputs.n_effective
+            costs, effects = (
+                NORMAL_95 * x.std(axis=0, ddof=1) / n**0.5 for x in (outputs.costs, outputs.effects)
+            )
+            for d, (row, r) in enumerate(zip(rows, table.itertuples(), strict=True)):
+                row[1:1] = [self.money(r.cost, costs[d]), money(r.effect, "", effects[d])]
         yield Table(head, rows, f"{outputs.n_rows:,} draws{self.at}")
         rows = [
             [f"{r.option} against {r.against}", self._gain(r), percent(r.probability)]
@@ -296,17 +295,10 @@ class Content:
     def _ranked(self, table: pd.DataFrame, what: str) -> Table:
         several = len(self.data.outputs.wtps) > 1
         head = [what, *(["wtp"] if several else []), "EVPPI", "95 % interval", "of EVPI", "flags"]
-        rows = [
-            [
-                r.pars,
-                *([self.money(r.wtp)] if several else []),
-                self.value(r, "evppi"),
-                self.interval(r),
-                percent(r["evppi/evpi"]),
-                r["flags"],
-            ]
-            for _, r in table.iterrows()
-        ]
+        rows = []
+        for _, r in table.iterrows():
+            row = [r.pars, *([self.money(r.wtp)] if several else []), self.value(r, "evppi")]
+            rows.append([*row, self.interval(r), percent(r["evppi/evpi"]), r["flags"]])
         return _without_empty_flags(Table(head, rows, "per person"))
 
     def studies(self, evsi: pd.DataFrame) -> Iterator[Block]:
@@ -330,14 +322,10 @@ class Content:
             if self.has_effects and data.evsi_curve is not None:
                 swept = data.evsi_curve[data.evsi_curve["design"] == design]
                 curves = swept.assign(pars=[f"n = {n:,}" for n in swept.n], evppi=swept.evsi)
-                yield self._figure(
-                    f"evsi-wtp-{index}",
-                    figures.plot_evpi,
-                    data.evpi_curve,
-                    curves,
-                    mark=self.wtp,
-                    heading="Value of the study by willingness to pay",
-                )
+                said = "Value of the study by willingness to pay"
+                title: Any = {"heading": said, "mark": self.wtp}
+                both = (data.evpi_curve, curves)
+                yield self._figure(f"evsi-wtp-{index}", figures.plot_evpi, *both, **title)
 
     def _sizes(self, table: pd.DataFrame) -> Table:
         head = ["size", "EVSI per person", "95 % interval"]

@@ -322,9 +322,8 @@ def serve(
         try:
             listener.bind((HOST, port))
         except (OSError, OverflowError) as error:
-            raise InputError(
-                "--port", f"{port} ({error})", "a free port", "Without --port one is chosen."
-            ) from None
+            advice = "Without --port one is chosen."
+            raise InputError("--port", f"{port} ({error})", "a free port", advice) from None
         listener.listen()
         port = int(listener.getsockname()[1])
         workspace = Workspace()

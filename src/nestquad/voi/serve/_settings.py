@@ -149,12 +149,10 @@ class Settings:
             if members is None:
                 groups.pop(label, None)
             elif groups.setdefault(label, _names(members)) != _names(members):
-                raise InputError(
-                    "groups",
-                    f"a second group {label!r}",
-                    "another name",
-                    f"{label!r} is {', '.join(groups[label])}: remove it first, or rename this.",
+                advice = (
+                    f"{label!r} is {', '.join(groups[label])}: remove it first, or rename this."
                 )
+                raise InputError("groups", f"a second group {label!r}", "another name", advice)
         return groups
 
     @property
@@ -180,12 +178,9 @@ class Settings:
     def the_studies(self) -> list[Study]:
         """The studies to be valued."""
         if self.studies and self.audience() is None:
-            raise InputError(
-                "study",
-                "no population",
-                "people a year and years of relevance",
-                "A study is worth its cost to somebody: say how many people decide.",
-            )
+            expected = "people a year and years of relevance"
+            advice = "A study is worth its cost to somebody: say how many people decide."
+            raise InputError("study", "no population", expected, advice)
         found = []
         for given in self.studies:
             one = dict(given)
@@ -203,9 +198,8 @@ def amount(name: str, given: Any) -> float:
         raise InputError(name, repr(text), "a number without separators", f"Did you mean {meant}?")
     if not _is_number(text) or not 0 <= float(text) < _MOST:
         advice = f"For instance {_EXAMPLES.get(name, '20000')}."
-        raise InputError(
-            name, repr(text) if text else "nothing", "a number that is not negative", advice
-        )
+        given = repr(text) if text else "nothing"
+        raise InputError(name, given, "a number that is not negative", advice)
     return float(text)
 
 
@@ -253,9 +247,8 @@ def _study(given: Mapping[str, Any]) -> dict[str, Any]:
     if kind not in _DESIGNS:
         raise InputError("study", repr(kind), f"one of {', '.join(_DESIGNS)}")
     if not given["pars"]:
-        raise InputError(
-            "study", "no parameter", "the parameter that each arm measures", "Click one or more."
-        )
+        expected = "the parameter that each arm measures"
+        raise InputError("study", "no parameter", expected, "Click one or more.")
     if kind == "binary":
         detail = None
     elif kind != "normal" or not detail or _is_number(str(detail)):

@@ -123,11 +123,8 @@ def _parts(
             )
             known = voi.Outputs(costs, effects, settings.wtp, as_given=settings.as_given)
             if known.options != outputs.options or known.n_rows != outputs.n_rows:
-                raise InputError(
-                    part["name"],
-                    f"{known.n_rows:,} draws of {', '.join(known.options)}",
-                    f"{outputs.n_rows:,} draws of {', '.join(outputs.options)}",
-                )
+                told = [f"{o.n_rows:,} draws of {', '.join(o.options)}" for o in (known, outputs)]
+                raise InputError(part["name"], *told)
         except (InputError, OSError) as error:
             raise InputError("part", str(error), "tables of costs and effects") from None
         parts[part["name"]] = (part["share"], known)
@@ -244,31 +241,23 @@ def _now(outputs: voi.Outputs, settings: Settings) -> dict[str, Any]:
         "probability": summary["probability"].to_numpy().reshape(shape).tolist(),
         "gain": gains.tolist(),
         "evpi": _columns(perfect, "evpi"),
-        "plane": [
-            np.column_stack(
-                [(table - table[:, :1])[rows, d] for table in (outputs.effects, outputs.costs)]
-            ).tolist()
-            for d in range(outputs.n_options)
-        ],
+        "plane": np.stack(
+            [(x - x[:, :1])[rows].T for x in (outputs.effects, outputs.costs)], axis=2
+        ).tolist(),
     }
 
 
 def _columns(table: pd.DataFrame, value: str) -> dict[str, Any]:
     """Values and intervals as lists, in the order of willingness to pay."""
-    ordered = table.sort_values("wtp")
-    content = {"value": ordered[value], "lower": ordered["lower"], "upper": ordered["upper"]}
-    lists: dict[str, Any] = {name: column.tolist() for name, column in content.items()}
-    return {**lists, "flags": ordered["flags"].tolist() if "flags" in ordered else []}
+    ordered = table.sort_values("wtp").rename(columns={value: "value"})
+    names = [n for n in ("value", "lower", "upper", "flags") if n in ordered]
+    return {"flags": [], **{name: ordered[name].tolist() for name in names}}
 
 
 def _results(analysis: voi.Analysis, settings: Settings) -> dict[str, Any]:
     """EVPPI and EVSI by willingness to pay, for the page."""
     sets = [
-        {
-            "label": label,
-            "group": label in settings.groups,
-            **_columns(part, "evppi"),
-        }
+        {"label": label, "group": label in settings.groups, **_columns(part, "evppi")}
         for label, part in analysis.evppi_curve.groupby("pars", sort=False)
     ]
     audience = settings.audience()
@@ -296,21 +285,11 @@ def _results(analysis: voi.Analysis, settings: Settings) -> dict[str, Any]:
         assert parts is not None
         assert audience is not None
         costed = study.net_benefit(parts[parts["design"] == name], audience)
-        sizes = [(int(n), part.sort_values("wtp")) for n, part in costed.groupby("n")]
-        content["studies"].append(
-            {
-                "design": name,
-                "sizes": [
-                    {
-                        "n": n,
-                        "cost": float(part["cost"].iloc[0]),
-                        "years": float(part["years"].iloc[0]),
-                        "evsi": _columns(part, "evsi"),
-                        **{k: part[k].tolist() for k in ("enbs", "enbs_lower", "enbs_upper")},
-                    }
-                    for n, part in sizes
-                ],
-                "best": voi.best_sizes(costed).sort_values("wtp").to_dict("records"),
-            }
-        )
+        best = voi.best_sizes(costed).sort_values("wtp").to_dict("records")
+        sizes = []
+        for n, part in costed.sort_values("wtp", kind="stable").groupby("n"):
+            size = {"n": int(n), "evsi": _columns(part, "evsi")}
+            size |= {name: float(part[name].iloc[0]) for name in ("cost", "years")}
+            sizes.append(size | {k: part[k].tolist() for k in ("enbs", "enbs_lower", "enbs_upper")})
+        content["studies"].append({"design": name, "sizes": sizes, "best": best})
     return content

@@ -88,9 +88,8 @@ class Work:
     def add_part(self, given: Mapping[str, Any], files: Mapping[str, tuple[str, BinaryIO]]) -> None:
         """Add a scenario or a subgroup with its costs and effects, and compute."""
         if sorted(files) != ["costs", "effects"]:
-            raise InputError(
-                "upload", " and ".join(files) or "no file", "a table of costs and one of effects"
-            )
+            expected = "a table of costs and one of effects"
+            raise InputError("upload", " and ".join(files) or "no file", expected)
         names = [Path(files[kind][0]).name[-100:] for kind in ("costs", "effects")]
         part = {**given, "files": names, "code": secrets.token_hex(6)}
         with self._lock:
@@ -201,11 +200,8 @@ class Workspace:
             files["parameters"][1].seek(0)
             files = {"workbook": files["parameters"]} if start == b"PK" else files
         if sorted(files) not in (["workbook"], sorted(KINDS)):
-            raise InputError(
-                "upload",
-                " and ".join(files) or "no file",
-                "one workbook, or parameters, costs and effects",
-            )
+            expected = "one workbook, or parameters, costs and effects"
+            raise InputError("upload", " and ".join(files) or "no file", expected)
         names = {kind: Path(name).name[-100:] for kind, (name, _) in files.items()}
         settings = Settings.of({**given, "files": names})
         return self._new({kind: content for kind, (_, content) in files.items()}, settings)
@@ -239,12 +235,8 @@ class Workspace:
 
     def _new(self, parts: Mapping[str, Any], settings: Settings) -> Work:
         if len(self._works) >= MOST_ANALYSES:
-            raise InputError(
-                "upload",
-                f"{MOST_ANALYSES} analyses already",
-                "fewer",
-                "Save those that you need, and remove some.",
-            )
+            advice = "Save those that you need, and remove some."
+            raise InputError("upload", f"{MOST_ANALYSES} analyses already", "fewer", advice)
         name = secrets.token_urlsafe(9)
         folder = self.folder / name
         folder.mkdir(mode=0o700)

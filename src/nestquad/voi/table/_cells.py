@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nestquad.errors import InputError, optional_module
-from nestquad.voi.table._layout import Region, find_table
+from nestquad.voi.table._layout import Region, column_letter, find_table
 from nestquad.voi.table._limits import MOST_COLUMNS, check_cells, check_table
 from nestquad.voi.table._numbers import is_quantity, pandas
 
@@ -93,7 +93,7 @@ def _separator(lines: Sequence[str]) -> str:
 def read_sheets(file: str, data: bytes, chosen: Sequence[str] = ()) -> dict[str, Region]:
     """Table of every sheet of a workbook that is visible, or chosen."""
     calamine = optional_module("python_calamine", "Reading a workbook", "voi")
-    check_table(f"workbook ({file})", data)
+    hides = check_table(f"workbook ({file})", data)
     as_written: dict[str, Any] = {"header": None, "keep_default_na": False, "na_values": [""]}
     try:
         book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
@@ -103,16 +103,13 @@ def read_sheets(file: str, data: bytes, chosen: Sequence[str] = ()) -> dict[str,
     except MemoryError:
         raise
     except Exception as error:  # calamine has no common base class of errors
-        raise InputError(
-            file,
-            f"a file that cannot be read as a workbook ({error})",
-            "an .xlsx workbook",
-            "Older .xls files: save as .xlsx.",
-        ) from None
+        given = f"a file that cannot be read as a workbook ({error})"
+        advice = "Older .xls files: save as .xlsx."
+        raise InputError(file, given, "an .xlsx workbook", advice) from None
     visible = calamine.SheetVisibleEnum.Visible
     hidden = {s.name for s in book.sheets_metadata if s.visible != visible and sheets[s.name].size}
     used = [sheet for sheet in sheets if sheet in chosen or sheet not in hidden] or list(sheets)
-    regions = {sheet: _on_sheet(data, sheet, sheets[sheet]) for sheet in used}
+    regions = {sheet: _on_sheet(data, sheet, sheets[sheet], hides) for sheet in used}
     if left := [sheet for sheet in sheets if sheet not in used]:
         largest = max(regions, key=lambda sheet: regions[sheet].frame.size)
         note = f"hidden sheet {', '.join(map(repr, left))} not used"
@@ -120,25 +117,28 @@ def read_sheets(file: str, data: bytes, chosen: Sequence[str] = ()) -> dict[str,
     return regions
 
 
-def _on_sheet(data: bytes, sheet: str, cells: pd.DataFrame) -> Region:
+def _on_sheet(data: bytes, sheet: str, cells: pd.DataFrame, hides: bool) -> Region:
     """Largest table of a sheet with a header; where cells are empty, with errors and formulas."""
     if cells.empty:
         return Region(cells, np.arange(0))
     region = find_table(cells, np.arange(len(cells)) + 1)
-    if region.frame.size and not region.frame.isna().any(axis=None):
+    is_full = region.frame.size and not region.frame.isna().any(axis=None)
+    if is_full and not hides:
         return region
     openpyxl = optional_module("openpyxl", "Reading a workbook", "voi")
-    values, formulas = (
-        pandas().DataFrame(
-            openpyxl.load_workbook(io.BytesIO(data), data_only=saved)[sheet].values, dtype=object
-        )
-        for saved in (True, False)
-    )
-    written = formulas.map(lambda cell: cell if str(cell)[:1] == "=" else None)
-    cells = values.where(values.notna(), written)
-    region = find_table(cells, np.arange(len(cells)) + 1)
-    frame = region.frame
-    empty = [j for j in range(frame.shape[1]) if len(frame) and frame.iloc[:, j].isna().all()]
-    kept = [j for j in range(frame.shape[1]) if j not in empty]
-    notes = [f"the column {frame.columns[j]!r} is empty and left out" for j in empty]
-    return replace(region, frame=frame.iloc[:, kept], notes=(*region.notes, *notes))
+    written = openpyxl.load_workbook(io.BytesIO(data))[sheet]
+    if not is_full:
+        values = openpyxl.load_workbook(io.BytesIO(data), data_only=True)[sheet]
+        values, formulas = (pandas().DataFrame(x.values, dtype=object) for x in (values, written))
+        formulas = formulas.map(lambda cell: cell if str(cell)[:1] == "=" else None)
+        cells = values.where(values.notna(), formulas)
+        region = find_table(cells, np.arange(len(cells)) + 1)
+    frame, notes = region.frame, [*region.notes]
+    is_empty = frame.isna().all().to_numpy() & bool(len(frame))
+    notes += [f"the column {name!r} is empty and left out" for name in frame.columns[is_empty]]
+    columns = [d for d in written.column_dimensions.values() if d.hidden]
+    folded = {column_letter(j - 1) for d in columns for j in range(d.min, d.max + 1)}
+    names = tuple(name for name, letter in region.letters.items() if letter in folded)
+    n = sum(bool(written.row_dimensions[int(line)].hidden) for line in region.lines)
+    notes += [f"{n:,} hidden row{'s' * (n > 1)} read, as filters hide draws"] if n else []
+    return replace(region, frame=frame.loc[:, ~is_empty], notes=tuple(notes), hidden=names)

@@ -149,9 +149,8 @@ def expected_loss(outputs: Any, wtp: Any = None) -> pd.DataFrame:
 def _with_effects(outputs: Any) -> Outputs:
     known = as_outputs(outputs)
     if known.net_benefit is not None:
-        raise InputError(
-            "outputs", "net benefits", "costs and effects", "A curve needs a willingness to pay."
-        )
+        advice = "A curve needs a willingness to pay."
+        raise InputError("outputs", "net benefits", "costs and effects", advice)
     return known
 
 

@@ -285,7 +285,7 @@ def value_of_knowing(
     """Value of knowing these columns (parameters, or summaries of a study), by wtp."""
     usable, left_out = columns_to_use(known)
     flags = tuple(left_out.values())
-    if outputs.n_rows < max(SETTINGS.few_rows, SETTINGS.few_rows_each * len(usable)):
+    if outputs.n_effective < max(SETTINGS.few_rows, SETTINGS.few_rows_each * len(usable)):
         flags = (*flags, Flag.FEW_ROWS)
     if not usable:
         nothing = Answer(0.0, 0.0, 0.0, 0.0, (*flags, Flag.NOTHING))
@@ -294,8 +294,7 @@ def value_of_knowing(
     regression = regress(y, x, rng)
     drawn = _drawn(outputs, regression, rng)
     observed, fitted, held_out, means = map(
-        outputs.combined,
-        (y, regression.fitted, regression.held_out, regression.held_out_means),
+        outputs.combined, (y, regression.fitted, regression.held_out, regression.held_out_means)
     )
     seconds: list[Array | None] = [None] * len(observed)
     unseen = np.zeros(len(observed))
@@ -304,20 +303,12 @@ def value_of_knowing(
         if len(usable) > 1 and has_trees():
             found = stacked(y, x, regression.fold, regression.held_out)
             seconds[:] = outputs.combined(found)
-    return [
-        _answer(
-            observed[w],
-            fitted[w],
-            held_out[w],
-            means[w],
-            drawn[w],
-            _sampling_error(outputs, regression, k, observed[w], fitted[w]),
-            seconds[w],
-            unseen[w],
-            flags,
-        ).widened(outputs)
-        for w, k in enumerate(outputs.wtps)
+    errors = [
+        _sampling_error(outputs, regression, k, y_k, fit_k)
+        for k, y_k, fit_k in zip(outputs.wtps, observed, fitted, strict=True)
     ]
+    parts: Any = zip(observed, fitted, held_out, means, drawn, errors, seconds, unseen, strict=True)
+    return [_answer(flags, *part).widened(outputs) for part in parts]
 
 
 def _sampling_error(
@@ -375,6 +366,7 @@ def _ties(benefits: Array) -> Array:
 
 
 def _answer(
+    flags: tuple[str, ...],
     observed: Array,
     fitted: Array,
     held_out: Array,
@@ -383,7 +375,6 @@ def _answer(
     se: float,
     second: Array | None,
     unseen: float,
-    flags: tuple[str, ...],
 ) -> Answer:
     """EVPPI from net benefits (n, D), observed and expected, and from posterior draws (k,).
 
@@ -545,54 +536,43 @@ def parameter_sets(
     A category is known or not known as a whole: it stands for all its indicators, and each of them
     for the category.
     """
-    names = list(known)
-    if categories:
-        of = {one: label for label, members in categories.items() for one in members}
-        plain = parameter_sets(_whole(pars, of), dict.fromkeys(of.get(n, n) for n in names))
-        return {
-            label: tuple(one for name in members for one in categories.get(name, (name,)))
-            for label, members in plain.items()
-        }
+    indicators = categories or {}
+    of = {one: label for label, members in indicators.items() for one in members}
+    names = list(dict.fromkeys(of.get(name, name) for name in known))
+    sets: dict[str, tuple[str, ...]]
     if pars is None or (isinstance(pars, str) and pars == "all singles" and pars not in names):
-        return {name: (name,) for name in names}
-    if isinstance(pars, str):
-        return {pars: _members(pars, names)}
-    if isinstance(pars, Mapping):
-        sets = {one_line(name): _members(one, names) for name, one in pars.items()}
+        sets = {name: (name,) for name in names}
+    elif isinstance(pars, str):
+        sets = {of.get(pars, pars): _members(pars, names, of)}
+    elif isinstance(pars, Mapping):
+        sets = {one_line(name): _members(one, names, of) for name, one in pars.items()}
     else:
         several = list(pars) if np.iterable(pars) else []
         if several and all(isinstance(one, str) for one in several):
             several = [several]
-        every = [_members(one, names) for one in several]
-        sets = {" + ".join(members): members for members in every}
+        sets = {
+            " + ".join(members): members for members in (_members(x, names, of) for x in several)
+        }
     if not sets:
         raise _unusable(pars)
-    return sets
+    return {
+        label: tuple(one for name in members for one in indicators.get(name, (name,)))
+        for label, members in sets.items()
+    }
 
 
-def _whole(pars: Any, of: Mapping[str, str]) -> Any:
-    """Names of categories instead of their indicators, which are known together."""
-    if isinstance(pars, str):
-        return of.get(pars, pars)
-    if isinstance(pars, Mapping):
-        return {label: _whole(one, of) for label, one in pars.items()}
-    return [_whole(one, of) for one in pars] if np.iterable(pars) else pars
-
-
-def _members(one: Any, known: list[str]) -> tuple[str, ...]:
-    members = (one,) if isinstance(one, str) else tuple(one) if np.iterable(one) else ()
-    if not members or not all(isinstance(member, str) for member in members):
+def _members(one: Any, known: list[str], of: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of a set, categories instead of their indicators."""
+    given = (one,) if isinstance(one, str) else tuple(one) if np.iterable(one) else ()
+    if not given or not all(isinstance(member, str) for member in given):
         raise _unusable(one)
+    members = tuple(dict.fromkeys(of.get(member, member) for member in given))
     for member in members:
         if member not in known:
             raise unknown_name("pars", member, known)
-    return tuple(dict.fromkeys(members))
+    return members
 
 
 def _unusable(pars: Any) -> InputError:
-    return InputError(
-        "pars",
-        shown(pars),
-        "a parameter's name, a list of names, a list of such lists, a mapping from labels to "
-        "lists, or 'all singles'",
-    )
+    expected = "a parameter's name, a list of names, a list of such lists, a mapping from labels "
+    return InputError("pars", shown(pars), f"{expected}to lists, or 'all singles'")

@@ -16,18 +16,13 @@ from nestquad._files import check_size as check_file
 from nestquad._notebook import pairs
 from nestquad.errors import InputError
 from nestquad.voi.table._cells import is_workbook, read_sheets, read_text
-from nestquad.voi.table._layout import Region, draws_alone
+from nestquad.voi.table._layout import Region
 from nestquad.voi.table._limits import check_size
 from nestquad.voi.table._names import check_names, check_unit, kind_of_name, one_line
 from nestquad.voi.table._numbers import pandas
 from nestquad.voi.table._outputs import Outputs
-from nestquad.voi.table._roles import (
-    assign_roles,
-    check_roles,
-    columns_by_kind,
-    other_results,
-)
-from nestquad.voi.table._tables import SAME_ROWS, Problem, aligned, clean, numbers_rows
+from nestquad.voi.table._roles import assign_roles, check_roles, columns_by_kind, other_results
+from nestquad.voi.table._tables import SAME_ROWS, Problem, aligned, as_region, clean, numbers_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -279,12 +274,9 @@ def _only_sheet(name: str, kind: str, sheets: Mapping[str, Region]) -> Region:
     used = [sheet for sheet, region in sheets.items() if region.frame.size]
     fits = used if len(used) == 1 else _fitting_sheets(kind, used)
     if len(fits) != 1:
-        raise InputError(
-            name,
-            f"a workbook with the sheets {', '.join(map(repr, sheets))}",
-            f"one sheet with the {kind}",
-            "A workbook with all three tables goes by itself, as the workbook.",
-        )
+        given = f"a workbook with the sheets {', '.join(map(repr, sheets))}"
+        advice = "A workbook with all three tables goes by itself, as the workbook."
+        raise InputError(name, given, f"one sheet with the {kind}", advice)
     return sheets[fits[0]]
 
 
@@ -305,28 +297,26 @@ def _clean_together(
                 known = sheets[by_kind["parameters"]]
                 note = f"sheet {', '.join(map(repr, left))} not used"
                 sheets[by_kind["parameters"]] = replace(known, notes=(note, *known.notes))
-            return (
-                {
-                    kind: clean(f"sheet {sheet!r}", sheets[sheet], kind, problems)
-                    for kind, sheet in by_kind.items()
-                },
-                (),
-                available,
-            )
+            tables = {
+                kind: clean(f"sheet {sheet!r}", sheets[sheet], kind, problems)
+                for kind, sheet in by_kind.items()
+            }
+            return tables, (), available
         region = _joined(sheets)
     elif isinstance(source, tuple):
         region = read_text(f"table ({source[0]})", source[1])
     elif isinstance(source, Mapping | pandas().DataFrame):
         frame = pandas().DataFrame(source).reset_index(drop=True)
-        frame = frame.set_axis(map(one_line, frame.columns), axis=1)
-        frame, rows, said = draws_alone(frame, np.arange(len(frame)) + 1, "row")
-        region = Region(frame, rows + 1, notes=tuple(said))
+        region = as_region(name, frame.set_axis(map(one_line, frame.columns), axis=1))
     else:
         raise InputError("file", shown(source), "a path, or a name and bytes")
     frame = region.frame
     check_names(name, list(frame.columns))
-    roles = assign_roles(frame, given)
-    region = replace(region, notes=(*region.notes, *other_results(roles, given)))
+    roles = assign_roles(frame, given, region.hidden)
+    folded = [f"{name!r} ({roles[name]})" for name in region.hidden]
+    notes = [f"hidden columns: {', '.join(folded)}"] if folded else []
+    notes = [*region.notes, *notes, *other_results(roles, given)]
+    region = replace(region, notes=tuple(notes), hidden=())
     tables = dict.fromkeys(KINDS, pandas().DataFrame())
     try:
         check_roles(roles, given)
@@ -338,10 +328,8 @@ def _clean_together(
             tables[kind] = clean(f"{name}, {kind}", part, kind, problems)
     except InputError as error:
         if len(available) > 1 and not chosen:
-            advice = (
-                f"Or choose among the sheets {', '.join(map(repr, available))}: --sheets NAME …"
-            )
-            advice = f"{error.advice} {advice}, or sheets= in Python."
+            advice = f"{error.advice} Or choose among the sheets {', '.join(map(repr, available))}"
+            advice = f"{advice}: --sheets NAME …, or sheets= in Python."
             error = InputError(error.argument, error.given, error.expected, advice)
         problems.append(Problem(name, error))
         tables["costs"].attrs["notes"] = region.notes
@@ -372,21 +360,23 @@ def _joined(regions: Mapping[str, Region]) -> Region:
         given = f"blank rows at different places on the sheets {', '.join(map(repr, used))}"
         raise InputError("workbook", given, SAME_ROWS)
     columns = [(s, str(c), regions[s].frame[c]) for s in used for c in regions[s].frame.columns]
-    joined: dict[str, Any] = {}
+    joined, hidden = dict[str, Any](), dict[str, None]()
     for sheet, name, column in columns:
         same = [other for _, known, other in columns if known == name]
         unequal = not all(column.equals(other) for other in same)
         if unequal and numbers_rows(name, column):
             given = f"other numbers of draws, {name!r}, on the sheets {', '.join(map(repr, used))}"
             raise InputError("workbook", given, SAME_ROWS)
-        joined[f"{sheet} {name}" if unequal else name] = column
+        joined[key := f"{sheet} {name}" if unequal else name] = column
+        hidden |= {key: None} if name in regions[sheet].hidden else {}
     left = [sheet for sheet in regions if sheet not in used]
     notes = [f"sheet {' and '.join(map(repr, used))} used"] if len(regions) > 1 else []
     notes += [f"sheet {', '.join(map(repr, left))} not used"] if left else []
     if len(used) == 1:
         return replace(first, notes=(*notes, *first.notes))
     frame = pandas().DataFrame(joined)
-    return replace(first, frame=frame, letters={}, notes=(*notes, *first.notes))
+    notes += first.notes
+    return replace(first, frame=frame, letters={}, notes=tuple(notes), hidden=tuple(hidden))
 
 
 def _fitting_sheets(kind: str, names: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,19 +28,13 @@ class LayoutSettings:
     name_lines: int = 3
     # Cells outside the table that a note quotes.
     quoted: int = 4
-    # Rows at either end that may be summaries, and quantiles that are known without a label.
+    # Rows at either end that may be summaries.
     summary_rows: int = 10
-    quantiles: tuple[float, ...] = (0.5, 0.025, 0.975)
     # Relative difference below which a cell equals a mean or a total; formulas are exact to 1e-12.
     equal: float = 1e-6
     # Share of a standard deviation below which rounding leaves a mean recognizable: of two columns,
     # one draw in 4,000 is as near.
     sharp: float = 0.02
-    # Fewest rows of a subtotal: 1 + 2 is 3 in 1, 2, 3, …
-    block: int = 5
-    # Interquartile ranges beyond which a total is no draw, and its relative rounding error.
-    far: float = 5.0
-    rounded: float = 1e-3
 
 
 LAYOUT = LayoutSettings()
@@ -58,7 +52,7 @@ class Region:
 
     Cells of the draws, the line of each from 1, the line of the header, letters of columns by name
     (of sheets), notes on what is left out or converted, numbers of draws above blank lines, texts
-    above the header, and the decimal mark where a cell shows it.
+    above the header, the decimal mark where a cell shows it, and names of hidden columns.
     """
 
     frame: pd.DataFrame
@@ -69,6 +63,7 @@ class Region:
     blanks: tuple[int, ...] = ()
     titles: tuple[str, ...] = ()
     decimal: str = ""
+    hidden: tuple[str, ...] = ()
 
 
 def find_table(
@@ -95,10 +90,8 @@ def find_table(
     names, used = _column_names(cells.iloc[: header + 1, kept])
     rows = np.flatnonzero(filled[:end].any(axis=1))
     rows = rows[(rows >= first) & ((rows <= last) | numeric[rows].any(axis=1))]
-    is_header = np.zeros(len(rows), dtype=bool)
-    for k in np.flatnonzero(~np.isin(rows, body)):
-        is_header[k] = [str(cell).strip() for cell in cells.iloc[rows[k], kept]] == names
-    draws, blank = rows[~is_header], np.setdiff1d(np.arange(first, last), rows)
+    again = [i for i in np.setdiff1d(rows, body) if _texts(cells.iloc[i, kept]) == names]
+    draws, blank = np.setdiff1d(rows, again), np.setdiff1d(np.arange(first, last), rows)
     outside = filled[:end]
     outside[np.ix_([header, *rows], kept)] = False
     outside[header - used : header] = False
@@ -110,7 +103,11 @@ def find_table(
     more = f" and {len(places) - LAYOUT.quoted:,} more" if len(places) > LAYOUT.quoted else ""
     notes = [f"outside the table: {', '.join(places[: LAYOUT.quoted])}{more}"] if places else []
     notes += [f"{blank.size:,} blank row{'s' * (blank.size > 1)} left out"] if blank.size else []
-    notes += [f"{is_header.sum():,} repeated header left out"] if is_header.any() else []
+    notes += [
+        f"the header stands in line {lines[i]:,} again and is left out there: the lines below it "
+        "are read as more draws"
+        for i in again
+    ]
     if end < len(cells):
         title = shown(one_line(cells.iloc[end].dropna().iloc[0])[:60])
         notes.append(
@@ -132,6 +129,11 @@ def find_table(
     )
 
 
+def _texts(cells: Iterable[Any]) -> list[str]:
+    """Cells in one line each, "" where empty."""
+    return ["" if cell != cell or cell is None else one_line(cell) for cell in cells]
+
+
 def _fewest(counts: Any) -> float:
     """Fewest numbers of a draw: half as many as the median row with any."""
     return max(float(np.median(counts[counts > 0])) / 2 if counts.any() else 1.0, 1.0)
@@ -141,12 +143,21 @@ def _header(cells: pd.DataFrame, filled: Any, numeric: Any) -> tuple[int, int]:
     """Row of the header of the longest run of draws, and the row where the next table begins."""
     counts = numeric.sum(axis=1)
     is_draw = counts >= _fewest(counts)
-    below_draw = np.concatenate(([False], is_draw[:-1]))
     n_texts = (filled & ~numeric).sum(axis=1)
-    heads = np.flatnonzero((n_texts >= _fewest(counts)) & ~is_draw & ~below_draw)
-    if not heads.size:
+    heads: list[int] = []
+    # A narrower table has numbers below all of its names.
+    fits = (filled[:-1] == numeric[1:]).all(axis=1) & (n_texts[:-1] > 1)
+    is_head = (n_texts >= _fewest(counts)) | np.append(fits, False)
+    for i in np.flatnonzero(is_head & ~is_draw):
+        if i and is_draw[i - 1]:  # a pasted table, no header again and no line of missing values
+            names = [*filter(None, _texts(cells.iloc[i]))]
+            above = [[*filter(None, _texts(cells.iloc[head]))] for head in heads]
+            if len({*names}) < len(names) or numeric[i].any() or names in above:
+                continue
+        heads.append(int(i))
+    if not heads:
         return int(filled.any(axis=1).argmax()), len(cells)
-    ends = np.append(heads[1:], len(cells))
+    ends = [*heads[1:], len(cells)]
     at = int(np.argmax([is_draw[i:j].sum() for i, j in zip(heads, ends, strict=True)]))
     # Units may stand below the names, titles of blocks above them: most names are the header.
     start = at
@@ -154,11 +165,11 @@ def _header(cells: pd.DataFrame, filled: Any, numeric: Any) -> tuple[int, int]:
         start -= 1
     group = heads[start : at + 1][::-1]
     distinct = [cells.iloc[head].dropna().astype(str).nunique() for head in group]
-    header = int(group[int(np.argmax(distinct))])
+    header = group[int(np.argmax(distinct))]
     # Names in cells that are merged with the line below leave gaps, which that line fills.
     left = np.maximum.accumulate(filled[header])
     gaps = ~filled[header] & left & np.maximum.accumulate(filled[header, ::-1])[::-1]
-    return next((int(head) for head in group if (filled[head] & gaps).any()), header), int(ends[at])
+    return next((head for head in group if (filled[head] & gaps).any()), header), ends[at]
 
 
 def _with_row_names(
@@ -175,13 +186,10 @@ def _with_row_names(
         cells.iloc[header] = [None, *cells.iloc[header].tolist()[:-1]]
         return cells
     line = lines[body[int(np.argmax(used > widths[header]))]]
-    raise InputError(
-        name,
-        f"lines of different lengths ({widths[header]} cells in the header, {used.max()} in line "
-        f"{line:,})",
-        "as many cells in every line as in the header",
-        "Is there a comma inside a name or a number? Put it in quotes, or take it out.",
-    )
+    counts = f"{widths[header]} cells in the header, {used.max()} in line {line:,}"
+    expected = "as many cells in every line as in the header"
+    advice = "Is there a comma inside a name or a number? Put it in quotes, or take it out."
+    raise InputError(name, f"lines of different lengths ({counts})", expected, advice)
 
 
 def _columns(named: Any, filled: Any, numeric: Any) -> list[int]:
@@ -204,7 +212,7 @@ def _column_names(top: pd.DataFrame) -> tuple[list[str], int]:
     A column without a name has that of a merged cell above it; columns of equal names get the title
     of their block, in the nearest line above that tells them apart.
     """
-    lines = [["" if x != x or x is None else one_line(x) for x in row] for row in top.to_numpy()]
+    lines = [*map(_texts, top.to_numpy())]
     names, used = lines[-1], 0
     above = lines[-1 : -1 - LAYOUT.name_lines : -1][1:]
     if "" in names and above and sum(map(bool, above[0])) > 1:
@@ -274,20 +282,15 @@ def _with_numbers(frame: pd.DataFrame, decimal: str) -> tuple[pd.DataFrame, list
 def _summary_rows(frame: pd.DataFrame) -> dict[int, str]:
     """Rows of means, totals and the like, by a label or by their numbers, and the word for each."""
     rows = dict(_labelled(frame))
-    draws = np.array([i for i in range(len(frame)) if i not in rows], dtype=np.intp)
+    draws = np.setdiff1d(np.arange(len(frame)), [*rows]).astype(np.intp)
+    is_number = np.array([bool(DRAW_NAMES.fullmatch(str(name))) for name in frame], dtype=bool)
     # Integers beyond the range of floats are read as texts.
-    columns = [
+    numbers = [
         pandas().to_numeric(c.astype(str) if c.dtype == object else c, errors="coerce")
-        for name, c in frame.items()
-        if not DRAW_NAMES.fullmatch(str(name))
+        for _, c in frame.items()
     ]
-    values = np.array(columns, dtype=float).reshape(len(columns), len(frame)).T
-    while inner := _running_statistics(values[draws]):  # once more for a total of all parts
-        rows |= {int(draws[i]): word for i, word in inner.items()}
-        draws = np.delete(draws, list(inner))
-    if len(draws) > LAYOUT.block and _is_typed(values[draws]):
-        rows |= {int(draws[0]): "typed by hand, unlike the draws"}
-        draws = draws[1:]
+    table = np.array(numbers, dtype=float).reshape(len(numbers), len(frame)).T
+    values = table[:, ~is_number]
     for step in (1, -1):
         draws, count = draws[::step], 1
         while count <= min(LAYOUT.summary_rows, len(draws) - 3):
@@ -298,100 +301,47 @@ def _summary_rows(frame: pd.DataFrame) -> dict[int, str]:
                 draws, count = draws[:-count], 0
             count += 1
         draws = draws[::step]
-    for name, column in frame.items():
-        if not DRAW_NAMES.fullmatch(str(name)):
-            continue
-        numbers = pandas().to_numeric(column.astype(str), errors="coerce").dropna()
-        if (np.diff(np.sort(numbers)) == 1).all():
-            bare = np.flatnonzero(column.isna()).tolist() if len(numbers) > 1 else []
-            rows = dict.fromkeys(bare, "without a number") | rows
+    for _, column in frame.loc[:, is_number].items():
+        counted = np.sort(pandas().to_numeric(column.astype(str), errors="coerce").dropna())
+        if len(counted) > 1 and (np.diff(counted) == 1).all():
+            rows = dict.fromkeys(np.flatnonzero(column.isna()).tolist(), "without a number") | rows
     return dict(sorted(rows.items()))
-
-
-def _is_typed(x: Array) -> bool:
-    """Whether the first row (n, p) has a few digits in each column, and all others many."""
-    rounded = np.array([[f"{value:.6g}" == f"{value:.12g}" for value in row] for row in x[:, :50]])
-    return bool(rounded[0].all() and not rounded[1:].any())
 
 
 def _labelled(frame: pd.DataFrame) -> Iterator[tuple[int, str]]:
     """Rows with a label such as Mean, or any text in a column that numbers draws, and the label."""
     for name, column in frame.items():
-        if column.dtype.kind in "fiub":
-            continue
-        words = pandas().Series(["" if cell != cell or cell is None else one_line(cell)
-                                 for cell in column], dtype=object)  # fmt: skip
-        is_text = [bool(word) and word[0] not in "#=" and not is_float(word) for word in words]
-        is_numeric = 2 * sum(is_text) < len(words)
-        for i in np.flatnonzero(is_text):
-            word = words.iloc[i]
-            is_alone = is_numeric or (words == word).sum() == 1
-            if (is_alone and _SUMMARY_WORDS.fullmatch(word)) or (
-                is_numeric and DRAW_NAMES.fullmatch(str(name))
-            ):
-                yield int(i), word
-
-
-def _running_statistics(x: Array) -> dict[int, str]:
-    """Rows of draws (n, p) that hold the total or the mean of the draws since the last such row."""
-    with np.errstate(invalid="ignore"):
-        usable = (np.abs(x) < LARGEST).all(axis=0)
-    # Discrete draws may well be the total of two others.
-    x = x[:, [k for k in np.flatnonzero(usable) if 2 * np.unique(x[:, k]).size > len(x)]]
-    equal = LAYOUT.equal ** (1.0 if x.shape[1] > 1 else 1.5)
-    spread = np.subtract(*np.quantile(x, [0.75, 0.25], axis=0)) if x.size else 0.0
-    rows: dict[int, str] = {}
-    start = 0
-    while x.shape[1] and start < len(x) - LAYOUT.block:
-        total = np.cumsum(x[start:], axis=0)[LAYOUT.block - 1 : -1]
-        part = x[start + LAYOUT.block :]
-        mean = total / np.arange(LAYOUT.block, len(total) + LAYOUT.block)[:, None]
-        # Totals far from all draws may be rounded.
-        far = (np.abs(total - mean) > LAYOUT.far * spread).any(axis=1, keepdims=True)
-        rounding = far * LAYOUT.rounded * np.abs(total)
-        found = {}
-        for word, value, error in (("total", total, rounding), ("mean", mean, 0.0)):
-            near = (np.abs(part - value) <= np.maximum(equal * np.abs(value), error)).all(axis=1)
-            if near.any():
-                found[start + LAYOUT.block + int(near.argmax())] = word
-        if not found:
-            break
-        rows |= {(first := min(found)): found[first]}
-        start = first + 1
-    return rows
+        words = [] if column.dtype.kind in "fiub" else _texts(column)
+        texts = [i for i, w in enumerate(words) if w and w[0] not in "#=" and not is_float(w)]
+        is_numeric = 2 * len(texts) < len(words)
+        is_number = is_numeric and DRAW_NAMES.fullmatch(str(name))
+        for i in texts:
+            is_label = _SUMMARY_WORDS.fullmatch(words[i])
+            if is_number or (is_label and (is_numeric or words.count(words[i]) == 1)):
+                yield i, words[i]
 
 
 def _statistics(draws: Array, rows: Array) -> list[str]:
-    """Statistic of the draws (n, p) that each of the rows (k, p) holds; "" for a draw.
-
-    A mean or a total may be rounded; a quantile, which is near many draws, is exact.
-    """
+    """Statistic of the draws (n, p) that each of the rows (k, p) holds, rounded or not, or ""."""
     # Squares of larger numbers are no floats.
     usable: Any = (np.abs(draws) < LARGEST).all(axis=0)
     usable[usable] = np.ptp(draws[:, usable], axis=0) > 0
     rows, x = rows[:, usable], draws[:, usable]
-    # Sums of both signs cancel.
-    size, sd = 1e-3 * np.abs(x).mean(axis=0), x.std(axis=0, ddof=1)
-    equal = LAYOUT.equal ** (1.0 if x.shape[1] > 1 else 1.5)
+    sd = x.std(axis=0, ddof=1)
     statistics = {"mean": x.mean(axis=0), "total": x.sum(axis=0), "standard deviation": sd}
-    quantiles = LAYOUT.quantiles if x.shape[1] > 1 else ()
-    statistics |= {f"{100 * q:g} % quantile": np.quantile(x, q, axis=0) for q in quantiles}
-    words = []
+    # Sums of both signs cancel.
+    size = np.maximum(np.abs([*statistics.values()]), 1e-3 * np.abs(x).mean(axis=0))
+    error = LAYOUT.equal ** (1.0 if x.shape[1] > 1 else 1.5) * size
+    found = []
     for row in rows:
         known = np.abs(row) < LARGEST
         decimals = [len(f"{value:.12f}".rstrip("0").partition(".")[2]) for value in row[known]]
-        unit = 0.5 * 10.0 ** -np.array(decimals, dtype=float)
-        word = ""
+        gap, exact = np.abs(row - [*statistics.values()])[:, known], error[:, known]
+        rounded = np.maximum(exact, 0.5 * 10.0 ** -np.array(decimals, dtype=float))
+        is_sharp, is_rounded_sharp = (e < LAYOUT.sharp * sd[known] for e in (exact, rounded))
+        fits = (gap <= exact).all(axis=1) & is_sharp.any(axis=1)
+        fits |= (gap <= rounded).all(axis=1) & (is_rounded_sharp.sum(axis=1) > 1)
         # The mean of a continuous column is none of its draws; of a discrete one it may be.
-        for name, value in statistics.items() if (known & ~(x == row).any(axis=0)).any() else ():
-            is_quantile = "quantile" in name
-            least = np.zeros_like(size) if is_quantile else size
-            error = equal * np.maximum(np.abs(value), least)[known]
-            gap = np.abs(row - value)[known]
-            rounded = np.maximum(error, 0.0 if is_quantile else unit)
-            n_sharp = np.sum(rounded < LAYOUT.sharp * sd[known])
-            is_exact = (gap <= error).all() and (error < LAYOUT.sharp * sd[known]).any()
-            if is_exact or (n_sharp > 1 and (gap <= rounded).all()):
-                word = word or name
-        words.append(word)
-    return words
+        is_new = (known & ~(x == row).any(axis=0)).any()
+        found.append([*statistics][int(fits.argmax())] if is_new and fits.any() else "")
+    return found

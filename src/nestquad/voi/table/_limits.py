@@ -38,19 +38,25 @@ def check_size(name: str, size: int) -> None:
         raise InputError(name, given, f"at most {most}", _ADVICE)
 
 
-def check_table(name: str, data: bytes) -> None:
-    """Refuse a table or a workbook with more cells than anybody needs, without parsing it."""
+def check_table(name: str, data: bytes) -> bool:
+    """Refuse a table or a workbook with more cells than anybody needs, without parsing it.
+
+    Returns whether a sheet has hidden columns or rows.
+    """
     check_size(name, len(data))
     if data[:2] != b"PK":
-        return check_cells(name, max(map(data.count, _SEPARATORS)) + data.count(b"\n"))
+        check_cells(name, max(map(data.count, _SEPARATORS)) + data.count(b"\n"))
+        return False
     expected = "a .csv file or an .xlsx workbook"
     with unpacking(name, expected), zipfile.ZipFile(io.BytesIO(data)) as archive:
         check_archive(name, archive)
-        cells = 0
+        cells, hides = 0, False
         for part in archive.namelist():
             if part.startswith("xl/worksheets/") and part.endswith(".xml"):
                 with archive.open(part) as sheet:
-                    cells += _cells_of(name, sheet, cells)
+                    more, hidden = _cells_of(name, sheet, cells)
+                    cells, hides = cells + more, hides or hidden
+    return hides
 
 
 @contextmanager
@@ -70,22 +76,21 @@ def check_archive(name: str, archive: zipfile.ZipFile) -> None:
     parts = archive.infolist()
     size = sum(part.file_size for part in parts)
     if len(parts) > _MOST_PARTS or size > MOST_UNPACKED:
-        raise InputError(
-            name,
-            f"an archive of {len(parts):,} files that unpacks to {size / 1e6:,.0f} MB",
-            f"at most {_MOST_PARTS:,} files and {MOST_UNPACKED / 1e6:,.0f} MB",
-            _ADVICE,
-        )
+        given = f"an archive of {len(parts):,} files that unpacks to {size / 1e6:,.0f} MB"
+        expected = f"at most {_MOST_PARTS:,} files and {MOST_UNPACKED / 1e6:,.0f} MB"
+        raise InputError(name, given, expected, _ADVICE)
 
 
-def _cells_of(name: str, sheet: IO[bytes], before: int) -> int:
-    """Cells of the rectangle that holds all cells of a sheet, as readers allocate it."""
+def _cells_of(name: str, sheet: IO[bytes], before: int) -> tuple[int, bool]:
+    """Cells of the rectangle that holds all cells of a sheet, and whether it hides any."""
     from openpyxl.utils.cell import coordinate_to_tuple
 
     rows = columns = row = column = 0
+    hides = False
 
     def element(tag: str, attributes: dict[str, str]) -> None:
-        nonlocal rows, columns, row, column
+        nonlocal rows, columns, row, column, hides
+        hides = hides or attributes.get("hidden") in ("1", "true")
         match tag.rpartition(":")[2]:
             case "row":
                 row, column = int(attributes.get("r", row + 1)), 0
@@ -102,7 +107,7 @@ def _cells_of(name: str, sheet: IO[bytes], before: int) -> int:
     parser = expat.ParserCreate()
     parser.StartElementHandler, parser.StartDoctypeDeclHandler = element, doctype
     parser.ParseFile(sheet)
-    return rows * columns
+    return rows * columns, hides
 
 
 def check_cells(name: str, cells: int) -> None:

@@ -75,22 +75,17 @@ def check_names(argument: str, names: Sequence[str]) -> None:
     if not names:
         raise InputError(argument, "a table without columns", "at least one column")
     if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
-        raise InputError(
-            argument,
-            f"the column {twice!r} {names.count(twice)} times",
-            "a different name for each column",
-            "Rename one of them in the header.",
-        )
+        given, expected = f"the column {twice!r} {names.count(twice)} times", "a different name"
+        advice = "Rename one of them in the header."
+        raise InputError(argument, given, f"{expected} for each column", advice)
     counted = any(names == [str(k + first) for k in range(len(names))] for first in (0, 1))
     numbers = list(filter(is_float, names))
     if 2 * len(numbers) > len(names) and not counted:  # 0, 1, 2, … of a data frame without names
-        raise InputError(
-            argument,
-            f"numbers as column names ({', '.join(numbers[:3])})",
-            "a header line with names, and one row for each draw",
-            "Without a header, the first draw is taken for it: add a line of names on top. If each "
-            "draw is a column, transpose the table.",
-        )
+        advice = "Without a header, the first draw is taken for it: add a line of names on top. "
+        advice += "If each draw is a column, transpose the table."
+        expected = "a header line with names, and one row for each draw"
+        given = f"numbers as column names ({', '.join(numbers[:3])})"
+        raise InputError(argument, given, expected, advice)
 
 
 def check_unit(kind: str, argument: str, names: Sequence[str]) -> None:

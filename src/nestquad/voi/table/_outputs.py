@@ -8,11 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from nestquad._checks import choice, listed, numbers, shown
 from nestquad._notebook import grid
 from nestquad._typing import Array, ArrayLike
 from nestquad.errors import InputError
+from nestquad.result import NORMAL_95
 from nestquad.voi.table._limits import FEWEST_ROWS, LARGEST
 from nestquad.voi.table._names import kind_of_name, one_line, plain_names
 from nestquad.voi.table._numbers import pandas
@@ -75,19 +77,13 @@ class Outputs:
         notes += moved
         for name, frame in frames.items():
             if frame.shape[1] < 2:
-                raise InputError(
-                    name,
-                    "one option only",
-                    "a column for each of at least two options",
-                    "For a single treatment against doing nothing, add a column of zeros.",
-                )
+                advice = "For a single treatment against doing nothing, add a column of zeros."
+                expected = "a column for each of at least two options"
+                raise InputError(name, "one option only", expected, advice)
         widths = {name: frame.shape[1] for name, frame in frames.items()}
         if len(set(widths.values())) > 1:
-            raise InputError(
-                "costs and effects",
-                " and ".join(f"{width} options in {name}" for name, width in widths.items()),
-                "the same options in both",
-            )
+            given = " and ".join(f"{width} options in {name}" for name, width in widths.items())
+            raise InputError("costs and effects", given, "the same options in both")
         _check_distinct(frames)
         if len(frames) > 1 and not self.as_given:
             _check_swapped(frames["costs"], frames["effects"], _wtp(self.wtp))
@@ -103,9 +99,8 @@ class Outputs:
                 frames["effects"], options = frames["effects"][order], tuple(matched)
                 notes += [note] if note else []
         if len(options) != width or len(set(options)) < len(options):
-            raise InputError(
-                "options", f"{list(options)}", f"{width} different names, one an option"
-            )
+            expected = f"{width} different names, one an option"
+            raise InputError("options", f"{list(options)}", expected)
         if len(frames) > 1 and not self.as_given:
             notes += _doubts(frames, options, _wtp(self.wtp))
         rows = self.rows if rows is None else rows
@@ -240,7 +235,11 @@ def _autocorrelation_time(x: Array) -> float:
     pairs = (covariance[::2] + covariance[1::2]) / covariance[0]
     # Sums of neighbors are positive until noise prevails.
     initial = np.logical_and.accumulate(pairs > 0, axis=0)
-    return max(float((2.0 * (pairs * initial).sum(axis=0) - 1.0).max()), 1.0)
+    times = 2.0 * (pairs * initial).sum(axis=0) - 1.0
+    # A variance from so many independent blocks: the mean takes one of them, and Student's factor.
+    blocks = np.maximum(n / (4 * initial.sum(axis=0)), 3.0)
+    times *= blocks / (blocks - 1.0) * np.square(stdtrit(blocks - 1.0, 0.975) / NORMAL_95)
+    return max(float(times.max()), 1.0)
 
 
 def as_outputs(outputs: Any) -> Outputs:
@@ -279,33 +278,25 @@ def matched_options(costs: pd.DataFrame, effects: pd.DataFrame) -> tuple[list[st
             pairs = ", ".join(f"{a} with {b}" for a, b in zip(c, order, strict=True))
             options = [f"option {name}" if name.isdigit() else name for name in short[0]]
             return order, options, f"options matched by name: {pairs}"
-    raise InputError(
-        "costs and effects",
-        f"the options {', '.join(map(repr, c))} in costs and {', '.join(map(repr, e))} in effects",
-        "the same names in both, in any order",
-        "Rename the columns, one name for each option.",
-    )
+    both = [", ".join(map(repr, names)) for names in (c, e)]
+    given, expected = f"the options {both[0]} in costs and {both[1]} in effects", "the same names"
+    advice = "Rename the columns, one name for each option."
+    raise InputError("costs and effects", given, f"{expected} in both, in any order", advice)
 
 
 def _check_distinct(frames: Mapping[str, pd.DataFrame]) -> None:
     """Refuse the same numbers as costs and as effects, such as one file that was given twice."""
     tables = [frame.to_numpy() for frame in frames.values()]
     if len(tables) > 1 and np.ptp(tables[0]) > 0 and np.array_equal(*tables):
-        raise InputError(
-            "costs and effects",
-            "the same numbers in both",
-            "a table of costs and another one of effects",
-            "Was one file, or one column, given twice?",
-        )
+        expected = "a table of costs and another one of effects"
+        advice = "Was one file, or one column, given twice?"
+        raise InputError("costs and effects", "the same numbers in both", expected, advice)
 
 
 def _swapped(given: str) -> InputError:
-    return InputError(
-        "costs and effects",
-        given,
-        "costs in money and effects in units such as QALYs",
-        "Are they swapped? Exchange the two tables; if they are right, say as_given.",
-    )
+    expected = "costs in money and effects in units such as QALYs"
+    advice = "Are they swapped? Exchange the two tables; if they are right, say as_given."
+    return InputError("costs and effects", given, expected, advice)
 
 
 def _check_swapped(costs: pd.DataFrame, effects: pd.DataFrame, wtp: Array) -> None:
@@ -349,14 +340,11 @@ def _doubts(frames: Mapping[str, pd.DataFrame], options: Sequence[str], wtp: Arr
     costs, effects = frames["costs"], frames["effects"]
     apart = _orders_apart(costs, effects, float(np.median(wtp)))[0]
     if abs(apart) > _FAR:
-        what = (
-            ("smaller", "are costs in thousands")
-            if apart < 0
-            else ("larger", "are effects so small")
-        )
+        size, doubt = ("smaller", "are costs in thousands"), ("larger", "are effects so small")
+        words = size if apart < 0 else doubt
         notes.append(
-            f"differences of costs are {10 ** abs(apart):,.0f} times {what[0]} than differences of "
-            f"effects at this willingness to pay: {what[1]}?"
+            f"differences of costs are {10 ** abs(apart):,.0f} times {words[0]} than differences "
+            f"of effects at this willingness to pay: {words[1]}?"
         )
     for kind, frame in frames.items():
         is_negative = (frame < 0).all().to_numpy()

@@ -97,8 +97,6 @@ class OutputRegression:
     def draws(self, count: int, rng: np.random.Generator) -> Iterator[Array]:
         """Conditional means from their posterior, one (n, q) after the other.
 
-        Notes
-        -----
         Cost: O(n·p·q) each. Errors of the outputs are as correlated as their residuals.
         """
         p, q = len(self.basis.terms), len(self.fits)
@@ -145,8 +143,6 @@ class OutputRegression:
 def regress(outputs: Array, inputs: Array, rng: np.random.Generator) -> OutputRegression:
     """Regress each output (n, q) on the parameters (n, d), none constant or a copy of another.
 
-    Notes
-    -----
     Cost: O(n·p²) once for sums of products, then O(p³) for each step of each fit. Scales are
     fitted anew in each fold: held fixed, they would let the held-out rows leak in.
     """
@@ -210,8 +206,6 @@ class Basis:
 def spline_basis(inputs: Array) -> Basis:
     """The columns for parameters (n, d), none of them constant.
 
-    Notes
-    -----
     Cost: O(n·p) for p columns, of which there are 21 for d = 1, 86 for d = 2 and at most 400 up to
     d = 10. Products of four are left out beyond 8 parameters, of three beyond 10, of two
     beyond 20.
@@ -228,12 +222,9 @@ def spline_basis(inputs: Array) -> Basis:
         singles.append((np.vstack((z, curves.T)), np.concatenate(([1.0], eigenvalues))))
     terms = list(_terms([len(values) - 1 for _, values in singles], most))
     if len(terms) * len(inputs) > MOST_NUMBERS:
-        raise InputError(
-            "inputs",
-            f"{len(inputs):,} rows for a set of {d} parameters",
-            f"at most {MOST_NUMBERS // len(terms):,} rows",
-            "100,000 draws are plenty: use the first ones of each table.",
-        )
+        given = f"{len(inputs):,} rows for a set of {d} parameters"
+        advice = "100,000 draws are plenty: use the first ones of each table."
+        raise InputError("inputs", given, f"at most {MOST_NUMBERS // len(terms):,} rows", advice)
     rows, logs = np.empty((len(terms), len(inputs))), np.zeros(len(terms))
     for row, (k, term) in zip(rows, enumerate(terms), strict=True):
         row[:] = 1.0
@@ -353,8 +344,6 @@ def fit(
 ) -> OutputFit:
     """Fit one output, from logarithms of scales `start`; the last step gains less than `tolerance`.
 
-    Notes
-    -----
     Cost: O(p³) a step, some tens of steps, for any n. Columns whose prior variance has shrunk
     to zero are left out of the linear algebra.
     """

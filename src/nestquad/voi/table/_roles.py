@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nestquad._checks import shown
@@ -28,13 +28,16 @@ _DATE = r"\s*\d{4}-\d\d-\d\d.*|\s*\d{1,2}[./]\d{1,2}[./]\d{2,4}.*"
 _EXPECTED = "“input”, “cost of …”, “effect of …” or “ignored”"
 
 
-def assign_roles(frame: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
+def assign_roles(
+    frame: pd.DataFrame, given: Mapping[str, str], hidden: Collection[str] = ()
+) -> dict[str, str]:
     """Role of each column: as `given`, or else from its name and its values.
 
     A cost and an effect of the same option make a pair; of several with one name, QALYs, totals and
     discounted values are preferred, then the nearest. The others are ignored, and so are parts of
     costs and effects by option, columns that number the draws, constant texts, dates, names of
-    options, and results such as net benefits; all others are inputs.
+    options, and results such as net benefits; all others are inputs. Hidden costs and effects are
+    ignored where others are left.
     """
     names = [str(name) for name in frame.columns]
     words = {name: re.split(r"[\W_]+", name) for name in names}
@@ -65,6 +68,9 @@ def assign_roles(frame: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str
                 roles[name] = IGNORED
         for option, (cost, effect) in pairs.items():
             roles[cost], roles[effect] = f"cost of {option}", f"effect of {option}"
+        folded = [pair for pair in pairs.values() if {*pair} & {*hidden} - {*given}]
+        if len(pairs) - len(folded) > 1:
+            roles |= dict.fromkeys((name for pair in folded for name in pair), IGNORED)
     return {name: given.get(name, role) for name, role in roles.items()}
 
 
@@ -146,13 +152,10 @@ def columns_by_kind(roles: Mapping[str, str]) -> dict[str, dict[str, str]]:
     for kind in ("costs", "effects"):
         of = {name: match[2] for name, match in matches.items() if match and match[1] + "s" == kind}
         if len(of) < 2 or len(set(of.values())) < len(of):
-            raise InputError(
-                "columns",
-                f"{kind} of {', '.join(map(repr, of.values())) or 'no option'}",
-                f"a column of {kind} for each of at least two options",
-                f"Say the role of each column: {_EXPECTED}; or have sheets named parameters, costs "
-                "and effects.",
-            )
+            given = f"{kind} of {', '.join(map(repr, of.values())) or 'no option'}"
+            expected = f"a column of {kind} for each of at least two options"
+            advice = f"Say the role of each column: {_EXPECTED}; or have sheets named parameters, "
+            raise InputError("columns", given, expected, f"{advice}costs and effects.")
         kinds[kind] = of
     if not kinds["parameters"]:
         raise InputError("columns", "no input", "at least one column that is an input")

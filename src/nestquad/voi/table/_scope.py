@@ -75,25 +75,17 @@ def scenarios(
         best, own = int((w @ means).argmax()), means.argmax(axis=1)
         value = float(w @ means.max(axis=1) - (w @ means).max())
         gains = [b[:, d] - b[:, best] for b, d in zip(benefits, own, strict=True)]
-        drawn = np.array(
-            [_drawn_means(b, o, source) for b, o in zip(benefits, known, strict=True)]
-        )  # (scenarios, draws, options)
+        pairs = zip(benefits, known, strict=True)
+        drawn = np.array([_drawn_means(*pair, source) for pair in pairs])  # (S, draws, options)
         mixed = np.tensordot(w, drawn, 1)
         low, high = np.quantile(w @ drawn.max(axis=2) - mixed.max(axis=1), (0.025, 0.975))
         se = _pooled(gains, w, known)
         losses = [b.max(axis=1) - b[:, best] for b in benefits]
-        rows.append(
-            {
-                "wtp": wtp,
-                "best": first.options[best],
-                "resolving": value,
-                "se": se,
-                "lower": max(min(value - NORMAL_95 * se, float(low)), 0.0),
-                "upper": max(value + NORMAL_95 * se, float(high)),
-                "evpi": float(w @ [loss.mean() for loss in losses]),
-                "evpi_se": _pooled(losses, w, known),
-            }
-        )
+        lower = max(min(value - NORMAL_95 * se, float(low)), 0.0)
+        upper = max(value + NORMAL_95 * se, float(high))
+        everything, error = float(w @ [loss.mean() for loss in losses]), _pooled(losses, w, known)
+        row = {"wtp": wtp, "best": first.options[best], "resolving": value, "se": se}
+        rows.append({**row, "lower": lower, "upper": upper, "evpi": everything, "evpi_se": error})
     return pandas().DataFrame(rows)
 
 
@@ -121,17 +113,13 @@ def _weighted(
             raise unknown_name("weights", str(name), map(str, outputs))
     values: list[Any] = [weights.get(name) for name in outputs]
     if not all(is_number(x) and x >= 0 for x in values) or abs(sum(values) - 1) > 1e-6:
-        raise InputError(
-            "weights", shown(weights), f"a share for each of {', '.join(outputs)}, 1 in all"
-        )
+        expected = f"a share for each of {', '.join(outputs)}, 1 in all"
+        raise InputError("weights", shown(weights), expected)
     known = [as_outputs(one) for one in outputs.values()]
     for name, one in zip(outputs, known, strict=True):
         if one.options != known[0].options or not np.array_equal(one.wtps, known[0].wtps, True):
-            raise InputError(
-                f"{argument} {name!r}",
-                f"options {', '.join(one.options)} at {one.wtps}",
-                f"options {', '.join(known[0].options)} at {known[0].wtps}, as the first",
-            )
+            told = [f"options {', '.join(o.options)} at {o.wtps}" for o in (one, known[0])]
+            raise InputError(f"{argument} {name!r}", told[0], f"{told[1]}, as the first")
     return known, np.array(values, dtype=float)
 
 

@@ -15,13 +15,7 @@ from nestquad._frames import as_given
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.errors import EvaluationError, InputError, unknown_name
-from nestquad.voi.table._evppi import (
-    Answer,
-    flags_against,
-    kept_answers,
-    perfect,
-    value_of_knowing,
-)
+from nestquad.voi.table._evppi import Answer, flags_against, kept_answers, perfect, value_of_knowing
 from nestquad.voi.table._numbers import pandas
 from nestquad.voi.table._outputs import as_outputs, input_table
 from nestquad.voi.table._population import ungrouped
@@ -291,11 +285,8 @@ def as_design(design: Any) -> Design:
         return design
     if callable(design):
         return _UserStudy(design)
-    raise InputError(
-        "design",
-        repr(design),
-        "voi.BinaryTrial(…), another design, or a function (inputs, n, rng) -> summaries",
-    )
+    expected = "voi.BinaryTrial(…), another design, or a function (inputs, n, rng) -> summaries"
+    raise InputError("design", repr(design), expected)
 
 
 def design_names(designs: Sequence[Design]) -> list[str]:
@@ -316,11 +307,7 @@ def _short(value: Any) -> str:
 
 
 def _column(
-    inputs: pd.DataFrame,
-    name: str,
-    expected: str = "",
-    low: float = -np.inf,
-    high: float = np.inf,
+    inputs: pd.DataFrame, name: str, expected: str = "", low: float = -np.inf, high: float = np.inf
 ) -> Array:
     """A parameter's values, all within bounds."""
     if name not in inputs.columns:

@@ -12,7 +12,6 @@ from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import chi2
 
 from nestquad._checks import shown
 from nestquad._frames import in_pandas
@@ -42,8 +41,6 @@ _SHORT_CODES = (-1.0, -7.0, -8.0, -9.0)
 # Share of the range beyond which a code is outside, and of draws that may share one; larger shares
 # are a part of the law, such as no costs.
 _OUTSIDE, _MOST_SHARED = 0.05, 0.1
-# Probability of a first draw as near to the means as one that is taken for the base case.
-_BASE_CASE = 1e-5
 # Words of columns that are no options but follow from them.
 _RESULT_WORDS = re.compile(
     r"totals?|sum|average|inc|incr|increment|incremental|diff|difference|delta|net|minus|vs|versus",
@@ -77,44 +74,51 @@ def clean(
     raised. Notes, categories and what names rows and columns are in ``attrs``.
     """
     found: list[Problem] = []
-    notes: tuple[str, ...] = ()
+    cleaned = pandas().DataFrame()
+    cleaned.attrs["notes"] = ()
     try:
         if not isinstance(table, Region):
             frame = _as_frame(argument, table, "parameter " if kind == "parameters" else "option ")
             if "notes" in frame.attrs:  # cleaned before
                 return frame
-            check_names(argument, list(frame.columns))
-            frame, rows, said = draws_alone(frame, np.arange(len(frame)) + 1, "row")
-            table = Region(frame, rows + 1, notes=tuple(said))
-        notes = table.notes
+            table = as_region(argument, frame)
+        cleaned.attrs["notes"] = table.notes
         cleaned = _cleaned(argument, table, kind, found)
     except InputError as error:
         found = [Problem(argument, error)]
-        cleaned = pandas().DataFrame()
-        cleaned.attrs["notes"] = notes
-    if problems is not None:
-        problems.extend(found)
-    elif found:
+    if problems is None and found:
         raise found[0].error
+    if problems is not None:
+        problems += found
     return cleaned
+
+
+def as_region(argument: str, frame: pd.DataFrame) -> Region:
+    """Draws of a data frame, without rows that summarize them."""
+    check_names(argument, list(frame.columns))
+    frame, rows, notes = draws_alone(frame, np.arange(len(frame)) + 1, "row")
+    return Region(frame, rows + 1, notes=tuple(notes))
 
 
 def _cleaned(argument: str, region: Region, kind: str, problems: list[Problem]) -> pd.DataFrame:
     unnamed = bool(region.frame.attrs.get("unnamed"))
     check_names(argument, list(region.frame.columns))
-    frame, notes = _widened(argument, region.frame, kind)
+    frame, hidden = region.frame, [name for name in region.hidden if name in region.frame]
+    told = [f"hidden column{'s' * (len(hidden) > 1)} read: {', '.join(map(repr, hidden))}"]
+    counted = sum(bool(DRAW_NAMES.fullmatch(name)) for name in frame.columns)
+    if kind != "parameters" and frame.shape[1] - len(hidden) - counted > 1:
+        frame, told = frame.drop(columns=hidden), [told[0].replace("read", "left out")]
+    frame, notes = _widened(argument, frame, kind)
+    notes += told if hidden else []
     if len(frame) < len(region.lines):  # cells of a long table have other places
         lines = np.arange(len(frame)) + 1
         region = replace(region, lines=lines, header=0, letters={}, blanks=())
     frame = _one_kind(frame, kind, notes)
     check_unit(kind, argument, [argument, *notes, *region.titles, *frame.columns])
     if len(frame) < FEWEST_ROWS:
-        raise InputError(
-            argument,
-            f"{len(frame)} rows",
-            f"at least {FEWEST_ROWS} rows, one a draw of the probabilistic analysis",
-            "A thousand draws or more give useful answers.",
-        )
+        expected = f"at least {FEWEST_ROWS} rows, one a draw of the probabilistic analysis"
+        advice = "A thousand draws or more give useful answers."
+        raise InputError(argument, f"{len(frame)} rows", expected, advice)
     frame, named = _without_row_names(argument, frame, kind, notes)
     if "" in frame.columns:
         letter = region.letters.get("") or list(frame.columns).index("") + 1
@@ -133,20 +137,17 @@ def _cleaned(argument: str, region: Region, kind: str, problems: list[Problem]) 
             continue
         x = numbers[str(name)] = _as_floats(column, region.decimal)
         codes, far = _apart(x)
-        if far.size:
+        for i in far[:1]:
             more = f" and {far.size - 1:,} more" if far.size > 1 else ""
-            place = f"{'line' if region.header else 'row'} {region.lines[far[0]]:,}"
-            said = f"{place} ({x[far[0]]:,.6g}){more}"
+            said = f"{'line' if region.header else 'row'} {region.lines[i]:,} ({x[i]:,.6g}){more}"
             notes.append(f"{name!r} is far from all other draws in {said}: is it a slip?")
         bad = np.union1d(np.flatnonzero(~(np.abs(x) < LARGEST)), codes)
         problems += _bad_cells(argument, column, bad, region)
     cleaned = pandas().DataFrame(numbers, index=frame.index)
-    if kind == "parameters" and not problems and _is_base_case(cleaned.to_numpy()):
-        notes.append("the first draw is as near to all means as a base case is: is it one?")
     if kind != "parameters" and not problems:
         results = [name for name in cleaned.columns if _is_result(name, cleaned)]
-        notes += [f"the column {name!r} is no option, by its name and its numbers: it is left out"
-                  for name in results]  # fmt: skip
+        said = "is no option, by its name and its numbers: it is left out"
+        notes += [f"the column {name!r} {said}" for name in results]
         cleaned = cleaned.drop(columns=results)
     cleaned.attrs = {
         "notes": (*region.notes, *notes),
@@ -161,12 +162,10 @@ def _cleaned(argument: str, region: Region, kind: str, problems: list[Problem]) 
 def check_rows(counts: Mapping[str, int]) -> None:
     """Refuse tables of different lengths."""
     if len(set(counts.values())) > 1:
-        raise InputError(
-            " and ".join(counts),
-            ", ".join(f"{count:,} rows of {name}" for name, count in counts.items()),
-            f"the same number of rows in each: {SAME_ROWS}",
-            "Was a header line or the last draw lost, or are the tables from different runs?",
-        )
+        given = ", ".join(f"{count:,} rows of {name}" for name, count in counts.items())
+        expected = f"the same number of rows in each: {SAME_ROWS}"
+        advice = "Was a header line or the last draw lost, or are the tables from different runs?"
+        raise InputError(" and ".join(counts), given, expected, advice)
 
 
 def _is_count(values: Array) -> bool:
@@ -227,24 +226,20 @@ def aligned(
             continue
         alone = [*labels.difference(target), *target.difference(labels)]
         if alone or not target.is_unique:
-            such = "names of rows that one of them has and the other has not, such as "
-            raise InputError(
-                f"{first} and {name}",
-                f"{such}{alone[0]}" if alone else "rows in other orders, and several of one name",
-                SAME_ROWS,
-                "Are they from different runs? If row i is the same draw, remove the names (an "
-                "index: reset_index).",
-            )
+            given = "rows in other orders, and several of one name"
+            if alone:
+                given = "names of rows that one of them has and the other has not, such as "
+                given += str(alone[0])
+            advice = "If row i is the same draw, remove the names (an index: reset_index)."
+            raise InputError(f"{first} and {name}", given, SAME_ROWS, advice)
         moved[name] = tables[name].iloc[labels.get_indexer(target)]
         notes.append(f"rows of {name} are in the order of {first}, by their names")
     if bare and not _is_in_order(target) and target.dtype.kind == "f":
-        raise InputError(
-            " and ".join(bare),
-            f"no names of rows, and {first} with rows in the order "
-            f"{', '.join(f'{label:g}' for label in target[:3])} …",
-            "names of rows, such as a column Iteration, in every table, or rows in order",
-            f"If row i is the same draw in all tables, remove the names from {first}.",
-        )
+        order = ", ".join(f"{label:g}" for label in target[:3])
+        given = f"no names of rows, and {first} with rows in the order {order} …"
+        expected = "names of rows, such as a column Iteration, in every table, or rows in order"
+        advice = f"If row i is the same draw in all tables, remove the names from {first}."
+        raise InputError(" and ".join(bare), given, expected, advice)
     if bare and notes:
         notes.append(f"rows of {' and '.join(bare)}, which have no names, are taken in that order")
     return moved, notes, target.rename("index" if by_index and target.dtype.kind == "f" else None)
@@ -281,17 +276,6 @@ def _apart(x: Array) -> tuple[Indices, Indices]:
     return rows[is_code[inverse]], rows[(is_far & ~is_code)[inverse]]
 
 
-def _is_base_case(x: Array) -> bool:
-    """Whether the first row is much nearer to the means than rows (n, d) are."""
-    z = x - x.mean(axis=0)
-    spread = np.abs(z).max(axis=0)
-    z = z / np.where(spread > 0, spread, 1.0)  # squares of very small numbers are 0
-    _, singular, axes = np.linalg.svd(z, full_matrices=False)
-    used = singular > 1e-6 * singular[0]
-    squares = len(x) * np.square(axes[used] @ z[0] / singular[used]).sum()
-    return bool(chi2.cdf(squares, used.sum()) < _BASE_CASE)
-
-
 def _one_kind(frame: pd.DataFrame, kind: str, notes: list[str]) -> pd.DataFrame:
     """Costs or effects alone, where a table has columns of both, such as cost_A and qaly_A."""
     kinds = {name: kind_of_name(name) for name in frame.columns}
@@ -311,11 +295,10 @@ def _is_result(name: str, frame: pd.DataFrame) -> bool:
     """Whether a column is called a total or a difference of others, and is one."""
     if frame.shape[1] < 3 or not any(map(_RESULT_WORDS.fullmatch, re.split(r"[\W_]+", name))):
         return False
-    others, value = frame.drop(columns=name).to_numpy(), frame[name].to_numpy()
-    error = 1e-6 * float(np.abs(others).max())
-    tried = [others.sum(axis=1), others.mean(axis=1)]
-    tried += [a - b for a, b in permutations(others.T, 2)]
-    return any(bool(np.all(np.abs(value - result) <= error)) for result in tried)
+    x = frame.drop(columns=name).to_numpy()
+    tried = [x.sum(axis=1), x.mean(axis=1), *(a - b for a, b in permutations(x.T, 2))]
+    error = 1e-6 * float(np.abs(x).max())
+    return any(bool(np.all(np.abs(frame[name] - result) <= error)) for result in tried)
 
 
 def _without_row_names(
@@ -354,12 +337,13 @@ def _without_row_names(
             labels.append((counts, column))
         elif (numbers and is_whole) or (kind != "parameters" and (permuted or numbers)):
             why = "counts the rows" if permuted else "does not number the rows, as its name says"
-            raise InputError(
-                argument,
-                f"the column {name!r}, which {why}",
-                f"a column for each {'input' if kind == 'parameters' else 'option'}, no other",
-                "If it numbers the draws, call it Iteration, with each number once, or remove it.",
+            expected = (
+                f"a column for each {'input' if kind == 'parameters' else 'option'}, no other"
             )
+            advice = (
+                "If it numbers the draws, call it Iteration, with each number once, or remove it."
+            )
+            raise InputError(argument, f"the column {name!r}, which {why}", expected, advice)
     if not labels:
         return frame, named_by
     # Of several, one that merely counts says least.
@@ -391,25 +375,20 @@ def _widened(argument: str, frame: pd.DataFrame, kind: str) -> tuple[pd.DataFram
         fits = fits or [c for c in values if len(values) == 1 and not kind_of_name(c)]
         if len(fits) != 1:
             word = {"costs": "cost", "effects": "qaly"}[kind]
-            raise InputError(
-                argument,
-                f"a table in long format with {'several' if fits else 'no'} columns of {kind} "
-                f"among {', '.join(map(repr, values))}",
-                f"one column of {kind}, with a word such as {word!r} in its name",
-                f"Call it {word!r}, and remove the columns that are not meant.",
-            )
+            given = f"a table in long format with {'several' if fits else 'no'} columns of {kind} "
+            given += f"among {', '.join(map(repr, values))}"
+            expected = f"one column of {kind}, with a word such as {word!r} in its name"
+            advice = f"Call it {word!r}, and remove the columns that are not meant."
+            raise InputError(argument, given, expected, advice)
         values = fits
     if len(values) > 1 or (kind == "parameters" and not draws):
         return frame, []
     draw = frame[draws[0]] if draws else frame.groupby(names).cumcount()
     twice = pandas().MultiIndex.from_arrays([draw, names]).has_duplicates
     if counts.nunique() > 1 or twice:
-        raise InputError(
-            argument,
-            f"a table in long format with {counts.iloc[0]:,} rows of {counts.index[0]!r} and "
-            f"{counts.iloc[-1]:,} of {counts.index[-1]!r}" + ", a draw twice" * twice,
-            f"one row for each draw and {texts[0]}",
-        )
+        rows = " and ".join(f"{counts.iloc[k]:,} of {counts.index[k]!r}" for k in (0, -1))
+        given = f"a table in long format with rows: {rows}" + ", a draw twice" * twice
+        raise InputError(argument, given, f"one row for each draw and {texts[0]}")
     wide = frame.assign(**{"": draw, texts[0]: names}).pivot(
         index="", columns=texts[0], values=values[0]
     )[list(dict.fromkeys(names))]

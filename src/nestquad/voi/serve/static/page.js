@@ -58,9 +58,9 @@ function number(x) {
 function rounded(x, half) {
   const size = Math.abs(x);
   if (!(half > 0) || !size) return number(size);
-  const unit = 10 ** Math.floor(Math.log10(Math.min(half / 2, size))), value = Math.round(size / unit) * unit;
+  const unit = 10 ** Math.floor(Math.log10(half / 2)), value = Math.round(size / unit) * unit;
   const [scale, letter] = [[1e9, "bn"], [1e6, "m"]].find(([s]) => value >= s && unit >= s / 1e3) || [1, ""];
-  const digits = Math.max(0, Math.round(Math.log10(scale / unit)));
+  const digits = value ? Math.max(0, Math.round(Math.log10(scale / unit))) : 0;
   return (value / scale).toLocaleString("en-GB", {minimumFractionDigits: digits, maximumFractionDigits: digits}) + letter;
 }
 function money(x, half) {
