@@ -125,6 +125,21 @@ def test_missed_posteriors_are_never_done():
     est = design.eig(waves, times, budget=1000, simulations=2048, rng=1)
     assert est.diagnostics["missed"] > 0.2
     assert est.status == "unreliable"
+    # Where the proposal misses them, a grid with fewer data is better than more draws.
+    est = design.eig(waves, times, tol=0.1, budget=6_000_000, rng=1)
+    theta, rng = np.linspace(-12.0, 24.0, 9001), np.random.default_rng(1)
+    prior = norm.logpdf(theta, 6.0, 3.0) + np.log(theta[1] - theta[0])
+    wave, gains = np.sin(theta[:, None] * times), []
+    for _ in range(40):
+        y = np.sin(rng.normal(6.0, 3.0, (100, 1)) * times) + sd * rng.standard_normal((100, 8))
+        square = (y**2).sum(1)[:, None] - 2.0 * y @ wave.T + (wave**2).sum(1)
+        logs = prior - 0.5 * square / sd**2
+        evidence = np.logaddexp.reduce(logs, axis=1)
+        gains.append((np.exp(logs - evidence[:, None]) * (logs - prior)).sum(axis=1) - evidence)
+    exact = np.concatenate(gains)
+    assert est.method == "grid"
+    assert abs(est.value - exact.mean()) <= est.half_width + 3 * exact.std() / np.sqrt(4000)
+    assert est.half_width < 0.1
 
 
 def test_a_simulator_that_ignores_its_noise_is_noticed():
