@@ -345,9 +345,9 @@ def page(
         "and contain the sampling error of the scenarios: “J known” is the quantile of the exact J "
         "of the same scenarios, which no regression can be asked to beat.",
         "",
-        "| draws | tables | mean error | largest | mean, J known | largest | 95 % covers | "
-        "mean, no factors |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| draws | tables | mean error | largest | mean, J known | largest | "
+        "largest distance to it | 95 % covers | mean, no factors |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for k in sorted({one.draws for one in tables}):
         some_tables = [one for one in tables if one.draws == k]
@@ -356,6 +356,7 @@ def page(
             str(k),
             str(len(some_tables)),
             *(text for e in both for text in (f"{e.mean():+.1%}", f"{np.abs(e).max():.1%}")),
+            f"{max(abs(one.error - one.known) for one in some_tables):.1%}",
             f"{np.mean([one.covers for one in some_tables]):.0%}",
             f"{np.mean([one.without for one in some_tables]):+.1%}",
         ]

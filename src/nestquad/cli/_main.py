@@ -122,7 +122,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"nestquad: {error}", file=sys.stderr)
         return Exit.WRONG_INPUT
     except KeyboardInterrupt:
-        print("nestquad: interrupted before there was an answer", file=sys.stderr)
+        store = getattr(args, "store", None)
+        kept = f"; evaluations are kept in {store}: the same command continues" if store else ""
+        print(f"nestquad: interrupted before there was an answer{kept}", file=sys.stderr)
         return Exit.INTERRUPTED
 
 

@@ -63,14 +63,11 @@ class EventSettings:
     residual
         Share of the spread of g beyond which a residual of a learned model counts as an event;
         smaller ones are errors of interpolation.
+    fewest_tail, material
+        Parts of an average that it takes to see a heavy tail, and the size of the largest part,
+        relative to the spread, below which a tail does not matter.
     some
         θ of a sketch at which f is looked at far away: a bound needs no more.
-    heavy, fewest_tail
-        Shape of the tail of residuals beyond which their mean is unreliable (Vehtari and others
-        2024, Pareto smoothed importance sampling), and residuals that it takes to tell.
-    unknown
-        Largest part of an average, relative to the spread, from which on a tail that few parts
-        carry is taken as unknown, and one that has no mean.
     """
 
     expected: float = 3.0
@@ -79,9 +76,8 @@ class EventSettings:
     carriers: float = 4.0
     residual: float = 0.1
     some: int = 512
-    heavy: float = 0.7
     fewest_tail: int = 40
-    unknown: tuple[float, float] = (1e-2, 1e-3)
+    material: float = 1e-2
 
     def are_few(self, count: Array, n: int) -> Mask:
         """Whether `count` events among n points are few, or none."""
@@ -160,15 +156,7 @@ def unseen_value_errors(
     if _is_constant(rows):
         return constant_value_errors(problem, j, f_values)
     shares = np.full(len(rows), 1.0 / len(rows)) if value_weights is None else value_weights
-    return _by_shifts(problem, j, f_values, weights, few_event_errors(rows, shares[:, None]))
-
-
-def _by_shifts(
-    problem: NestedExpectation, j: Array, f_values: Array, weights: Array, shifts: Array
-) -> Array:
-    """Errors (q,) of Σ w f(J) by standard errors (p,) that J has at all θ alike."""
-    if not np.isfinite(shifts).all():
-        return np.full(f_values.shape[1], np.inf)
+    shifts = few_event_errors(rows, shares[:, None])
     errors = np.zeros(f_values.shape[1])
     for output in np.flatnonzero(shifts):
         step = shifts * (np.arange(shifts.size) == output)
@@ -203,24 +191,21 @@ def few_event_errors(values: Array, weights: Array) -> Array:
     return np.where(few, _SETTINGS.widen(number, (d**2).sum(axis=0)), 0.0)
 
 
-def heavy_tail_errors(parts: Array, spread: Array) -> Array:
-    """Standard errors (p,) of a sum of parts (n, p) with a heavy tail, or zero.
+def heavy_tail_errors(parts: Array, spread: Array, least: float) -> Array:
+    """Standard errors (p,) of a sum of parts (n, p): infinite for a heavy tail, or zero.
 
-    The mean of a Pareto tail of shape k beyond the largest is 1/(1 − k) times that. It is unknown
-    from k = 1 on, and from k = 1/2 on, where the variance is infinite, if few parts carry all of
-    it, unless they are negligible beside the spread (p,) of what is averaged.
+    A tail is heavy where few parts carry all of the variance and their sizes follow a Pareto law of
+    shape `least` or more, unless they are negligible beside the spread (p,) of what is averaged.
+    From a shape of 1/2 on there is no variance, from 1 on no mean.
     """
     n, largest = len(parts), np.abs(parts).max(axis=0, initial=0.0)
     size = n * largest / np.maximum(spread, np.finfo(float).tiny)
-    few, errors = effective_number(parts) <= _SETTINGS.carriers, np.zeros(parts.shape[1])
-    least, negligible = _SETTINGS.unknown
-    for c in np.flatnonzero(size > negligible) if n >= _SETTINGS.fewest_tail else ():
-        k = tail_shape(parts[:, [c]])
-        if k >= 1.0 or (k >= 0.5 and few[c] and size[c] > least):
-            errors[c] = np.inf
-        elif k > _SETTINGS.heavy:
-            errors[c] = largest[c] / (1.0 - k)
-    return errors
+    few = (effective_number(parts) <= _SETTINGS.carriers) & (size > _SETTINGS.material)
+    heavy = [
+        n >= _SETTINGS.fewest_tail and one and tail_shape(parts[:, [c]]) >= least
+        for c, one in enumerate(few)
+    ]
+    return np.where(heavy, np.inf, 0.0)
 
 
 def _is_constant(values: Array) -> bool:
@@ -380,17 +365,14 @@ def unseen_errors(
     return floor_directions(average.problem, answers, errors)
 
 
-def heavy_errors(model: ModelOfJ, average: DenseAverage, answers: Array) -> Array:
-    """Directions (k, m) of the error by a heavy tail of residuals, of which points met a part."""
+def heavy_errors(model: ModelOfJ, n_answers: int) -> Array:
+    """Directions (k, 1) for a heavy tail of residuals: infinite, or zero."""
     left, weights = model.unexplained()
     rest = weights[:, None] * left.reshape(len(left), -1, left.shape[-1]).mean(axis=1)
-    base, f = model.sketch, average.f(model.sketch.j)
-    share = base.weights / base.weights.sum()
+    base, share = model.sketch, model.sketch.weights / model.sketch.weights.sum()
     spread = np.sqrt(share @ (base.j - share @ base.j) ** 2)
-    shifts = heavy_tail_errors(rest / weights.sum(), spread)
-    shares = np.repeat(share[:, None], f.shape[1], axis=1)
-    errors = _by_shifts(average.problem, average.argument(base.j), f, shares, shifts)
-    return floor_directions(average.problem, answers, errors)
+    error = heavy_tail_errors(rest / weights.sum(), spread, 0.5).max()
+    return np.full((n_answers, 1), error)
 
 
 def unreached_errors(

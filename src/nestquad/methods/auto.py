@@ -123,9 +123,10 @@ class Auto(Method[Race]):
     more promising of both continues: the promise is the half-width, extrapolated to the remaining
     evaluations at the rate that the method has shown.
 
-    Without a budget, time counts instead of evaluations: `NQMC` goes first, the pilot of a model
-    follows, and promises are compared in seconds, or in half-widths at their end. They stand in
-    the notes.
+    Without a budget, time counts instead of evaluations: four show how long g takes. Where at most
+    256 fit into the seconds, `JointProcess` has the others. Elsewhere `NQMC` goes on, the pilot of
+    a model follows, and promises are compared in seconds, or in half-widths at their end. They
+    stand in the notes.
 
     Parameters
     ----------

@@ -489,16 +489,9 @@ class LawOfJ:
         others = [self._sample(0, np.random.default_rng(1), shape) for shape in _SHAPES]
         center = targets.values(self.center)
         change = np.max([np.abs(targets.values(one) - center) for one in others], axis=0)
-        trust = np.array([self._trust_at(targets.place(self.center, *key)) for key in targets.keys])
+        weights = self.scatter.weights
+        trust = weights @ self.scatter.trust(self.v[0]) / weights.sum()
         return np.asarray(self.settings.hidden * (1.0 - trust**3) * change)
-
-    def _trust_at(self, c: float) -> float:
-        """ρ of pairs whose J may be at a loss c, by the chance that Ĵ leaves undecided."""
-        assert self.scatter is not None
-        chance = self._beyond(c)[self.scatter.column]
-        weights = self.scatter.weights * chance * (1.0 - chance)
-        total = float(weights.sum())
-        return float(weights @ self.scatter.trust(self.v[0])) / total if total > 0 else 1.0
 
     def _few_hits(self, c: float, value: float, n_draws: int) -> Array:
         """Changes (K,) of P(J > c) where few pairs and scenarios of the fit are beyond c, or none.

@@ -323,7 +323,7 @@ class LearnedMethod(Method[Learned[M]], Generic[M]):
         state = Learned(fit, found.model, found.answers, parts, found.rate, check)
         if not np.isfinite(parts["unseen"]):
             estimate.diagnostics["notes"].append(NO_VARIATION)
-        if parts["tail"] > 0.5 * np.linalg.norm(inner) or np.isinf(parts["tail"]):
+        if parts["tail"]:
             estimate.diagnostics["notes"].append(HEAVY_TAIL)
         final = check is not None and parts["average"] ** 2 > 0.9 * sum(
             size**2 for size in parts.values()
@@ -382,7 +382,7 @@ def _answer(
     others = {
         "average": average.errors(by_replicate),
         "unseen": unseen_errors(model, check, average, answers),
-        "tail": heavy_errors(model, average, answers),
+        "tail": heavy_errors(model, average.final(answers).size),
         "events": unreached_errors(model, check, average, answers, has_jumps=order == 0),
         "rounding": rounding_errors(functional, base.j),
     }

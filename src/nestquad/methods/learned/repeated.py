@@ -140,7 +140,7 @@ def _answer(
     others = {
         "average": dense.errors,
         "unseen": _carried(unseen, functional, base.j),
-        "tail": _carried(heavy_errors(model, innermost, means), functional, base.j),
+        "tail": heavy_errors(model, dense.answers.size),
         "events": _event_errors(average, cascade, base.j, model.n_points),
         "rounding": rounding_errors(functional, base.j),
     }
