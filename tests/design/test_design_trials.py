@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.special import expit, ndtr, ndtri, xlogy
-from scipy.stats import binom, norm
+from scipy.stats import binom, norm, poisson
 from test_design_gain import line, line_mean
 
 import nestquad as nq
@@ -371,3 +371,21 @@ def test_one_parameter_is_integrated_on_a_grid(period):
     exact = -xlogy(density, density).sum() * (y[1] - y[0]) - 0.5 * np.log(2 * np.pi * np.e * sd**2)
     assert est.method == "grid"
     assert abs(est.value - exact) <= 1.5 * est.half_width < 0.003
+
+
+@pytest.mark.parametrize("budget", [20_000, 200_000])
+def test_counts_beyond_the_simulated_ones_are_not_lost(budget):
+    # A Poisson rate with a log-normal prior: counts of a thousandth of the prior are far out.
+    z, y = np.linspace(-9, 9, 2001), np.arange(1500)
+    weight = norm.pdf(z) / norm.pdf(z).sum()
+    table = poisson.pmf(y[:, None], 5.0 * np.exp(1.0 + 0.7 * z))
+    mass = table @ weight
+    exact = float((xlogy(table, table) @ weight).sum() - xlogy(mass, mass).sum())
+    experiment = design.Experiment(
+        nq.LogNormal(1.0, 0.7),
+        lambda y, theta, d: poisson.logpmf(y, theta * d)[..., 0],
+        lambda theta, u, d: poisson.ppf(u, theta * d),
+        nq.Uniform(0, 1),
+    )
+    est = design.eig(experiment, 5.0, budget=budget, rng=11)
+    assert abs(est.value - exact) <= est.half_width < 0.01

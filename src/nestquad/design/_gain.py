@@ -402,6 +402,8 @@ class Run:
                 return None
             answers = table.gains(size, SETTINGS.replicates, stream)
             error = half_width(answers)
+            if np.isnan(error):
+                return None
             if 0.0 < self.goal(float(answers.mean())) < error:
                 return None
         return self._gain(
