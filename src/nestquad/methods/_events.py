@@ -77,7 +77,7 @@ class EventSettings:
     residual: float = 0.1
     some: int = 512
     fewest_tail: int = 40
-    material: float = 1e-2
+    material: float = 0.1
 
     def are_few(self, count: Array, n: int) -> Mask:
         """Whether `count` events among n points are few, or none."""
@@ -191,7 +191,7 @@ def few_event_errors(values: Array, weights: Array) -> Array:
     return np.where(few, _SETTINGS.widen(number, (d**2).sum(axis=0)), 0.0)
 
 
-def heavy_tail_errors(parts: Array, spread: Array, least: float) -> Array:
+def heavy_tail_errors(parts: Array, spread: Array | float, least: float) -> Array:
     """Standard errors (p,) of a sum of parts (n, p): infinite for a heavy tail, or zero.
 
     A tail is heavy where few parts carry all of the variance and their sizes follow a Pareto law of
@@ -370,7 +370,8 @@ def heavy_errors(model: ModelOfJ, n_answers: int) -> Array:
     left, weights = model.unexplained()
     rest = weights[:, None] * left.reshape(len(left), -1, left.shape[-1]).mean(axis=1)
     base, share = model.sketch, model.sketch.weights / model.sketch.weights.sum()
-    spread = np.sqrt(share @ (base.j - share @ base.j) ** 2)
+    # f compares the outputs: one that is constant has the spread of the others.
+    spread = np.sqrt(share @ (base.j - share @ base.j) ** 2).max()
     error = heavy_tail_errors(rest / weights.sum(), spread, 0.5).max()
     return np.full((n_answers, 1), error)
 

@@ -299,8 +299,9 @@ class NestedRule(Method[NestedState]):
                 # it. The second direction is by how much they differ.
                 shift = final(f_full) - final(shrunk) + changes[:, 0]
                 changes = np.column_stack([changes, shift])
-        # Noise of J gives logarithms tails without a variance that J itself does not have.
-        rest = outer.weights * (f_full - answers)
+        # Noise of J gives logarithms tails without a variance that J itself does not have, and
+        # weights of a kernel are large at the outermost of few points whatever f is there.
+        rest = (f_full - answers) / len(f_full)
         heavy = heavy_tail_errors(rest, f_full.std(axis=0), 1.0)
         floors = [
             floor_directions(problem, answers, errors)
