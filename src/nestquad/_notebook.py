@@ -1,4 +1,4 @@
-"""Tables in notebooks, for ``_repr_html_`` of problems and results."""
+"""Tables of problems and results: in notebooks, for ``_repr_html_``, and as text."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ def grid(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     return _table(title, f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>")
+
+
+def text_rows(cells: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table: words in the first column, numbers in the others."""
+    first, *widths = (max(map(len, column)) for column in zip(*cells, strict=True))
+    return ["  ".join([row[0].ljust(first), *map(str.rjust, row[1:], widths)]) for row in cells]
 
 
 def _table(title: str, content: str) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 
 from nestquad import clock
 from nestquad._frames import frame_of
-from nestquad._notebook import grid
+from nestquad._notebook import grid, text_rows
 from nestquad._progress import ProgressLike
 from nestquad._tangent_problem import DEFAULT, TangentProblem, with_tangents
 from nestquad._typing import Array, Indices, RNGLike
@@ -213,13 +213,11 @@ class Sensitivities:
 
     def __str__(self) -> str:
         cells = [_HEAD, *self._cells()]
-        first, *widths = (max(map(len, column)) for column in zip(*cells, strict=True))
-        rows = ["  ".join([row[0].ljust(first), *map(str.rjust, row[1:], widths)]) for row in cells]
         head = (
             f"{self.problem}: {self.value.summary} (95 %), {self.n_evaluations:,} evaluations, "
             f"{self.value.method}, {self.status}, {self.seconds:.2g} s"
         )
-        return "\n".join([head, *rows, "", *self.notes])
+        return "\n".join([head, *text_rows(cells), "", *self.notes])
 
     def _repr_html_(self) -> str:
         return grid(f"{self.problem}: {self.value.summary} (95 %)", _HEAD, self._cells())

@@ -69,7 +69,7 @@ def _measure(task: Task) -> Outcome:
 
 def tabulate(cells: Cells) -> Result:
     """Tables and verdicts."""
-    compared = beside_best(cells)
+    compared = [_compared(cells, row) for row in beside_best(cells)]
     rows = tuple(cell.row() for cell in cells.values())
     return Result(
         tables=(
@@ -109,13 +109,25 @@ def tabulate(cells: Cells) -> Result:
     )
 
 
+def _best(cells: Cells, problem: str, goal: float) -> Cell | None:
+    """The best single method; none where the usual methods alone were run."""
+    best = best_single(cells, problem, goal)
+    return None if best is None or best.runs[0].method in _USUAL else best
+
+
+def _compared(cells: Cells, row: dict[str, Any]) -> dict[str, Any]:
+    if _best(cells, row["problem"], row["goal"]) is not None:
+        return row
+    return {name: value for name, value in row.items() if name[:4] not in ("best", "rati")}
+
+
 def _wide(cells: Cells, name: str, caption: str, text: Callable[[Cell, Cell | None], str]) -> Table:
     """One line for each problem and budget, one column for each method."""
     lines: dict[tuple[str, float], dict[str, Any]] = {}
     for (problem, method, goal), cell in cells.items():
         line = lines.setdefault((problem, goal), {"problem": problem, "goal": goal})
         if not cell.failed:
-            line[method] = text(cell, best_single(cells, problem, goal))
+            line[method] = text(cell, _best(cells, problem, goal))
     heads = (
         Column("problem", "problem"),
         Column("goal", "budget", "count"),

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.special import expit, ndtr, ndtri, xlogy
-from scipy.stats import binom, norm
+from scipy.stats import binom, norm, poisson
 from test_design_gain import line, line_mean
 
 import nestquad as nq
@@ -125,6 +125,21 @@ def test_missed_posteriors_are_never_done():
     est = design.eig(waves, times, budget=1000, simulations=2048, rng=1)
     assert est.diagnostics["missed"] > 0.2
     assert est.status == "unreliable"
+    # Where the proposal misses them, a grid with fewer data is better than more draws.
+    est = design.eig(waves, times, tol=0.1, budget=6_000_000, rng=1)
+    theta, rng = np.linspace(-12.0, 24.0, 9001), np.random.default_rng(1)
+    prior = norm.logpdf(theta, 6.0, 3.0) + np.log(theta[1] - theta[0])
+    wave, gains = np.sin(theta[:, None] * times), []
+    for _ in range(40):
+        y = np.sin(rng.normal(6.0, 3.0, (100, 1)) * times) + sd * rng.standard_normal((100, 8))
+        square = (y**2).sum(1)[:, None] - 2.0 * y @ wave.T + (wave**2).sum(1)
+        logs = prior - 0.5 * square / sd**2
+        evidence = np.logaddexp.reduce(logs, axis=1)
+        gains.append((np.exp(logs - evidence[:, None]) * (logs - prior)).sum(axis=1) - evidence)
+    exact = np.concatenate(gains)
+    assert est.method == "grid"
+    assert abs(est.value - exact.mean()) <= est.half_width + 3 * exact.std() / np.sqrt(4000)
+    assert est.half_width < 0.1
 
 
 def test_a_simulator_that_ignores_its_noise_is_noticed():
@@ -356,3 +371,21 @@ def test_one_parameter_is_integrated_on_a_grid(period):
     exact = -xlogy(density, density).sum() * (y[1] - y[0]) - 0.5 * np.log(2 * np.pi * np.e * sd**2)
     assert est.method == "grid"
     assert abs(est.value - exact) <= 1.5 * est.half_width < 0.003
+
+
+@pytest.mark.parametrize("budget", [20_000, 200_000])
+def test_counts_beyond_the_simulated_ones_are_not_lost(budget):
+    # A Poisson rate with a log-normal prior: counts of a thousandth of the prior are far out.
+    z, y = np.linspace(-9, 9, 2001), np.arange(1500)
+    weight = norm.pdf(z) / norm.pdf(z).sum()
+    table = poisson.pmf(y[:, None], 5.0 * np.exp(1.0 + 0.7 * z))
+    mass = table @ weight
+    exact = float((xlogy(table, table) @ weight).sum() - xlogy(mass, mass).sum())
+    experiment = design.Experiment(
+        nq.LogNormal(1.0, 0.7),
+        lambda y, theta, d: poisson.logpmf(y, theta * d)[..., 0],
+        lambda theta, u, d: poisson.ppf(u, theta * d),
+        nq.Uniform(0, 1),
+    )
+    est = design.eig(experiment, 5.0, budget=budget, rng=11)
+    assert abs(est.value - exact) <= est.half_width < 0.01

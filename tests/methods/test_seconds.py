@@ -113,6 +113,16 @@ def test_a_moment_is_too_short_to_learn(simulated):
     assert est.half_width < 0.01 * est.sample.spread
 
 
+def test_a_slow_g_is_left_to_the_joint_process(simulated):
+    est = nq.estimate(simulated.slow(PROBLEM, 0.02), max_seconds=2.0, rng=0)
+    assert est.method == "process"
+    assert est.trace[0].n_evaluations == 4
+    # Each step doubles the points at least, but for the last: few analyses, and all time is used.
+    assert len(est.trace) <= 6
+    assert 60 <= est.n_evaluations <= 100
+    assert abs(est.value - PROBLEM.exact) < est.half_width
+
+
 @pytest.mark.parametrize("name", ["finance", "health", "rainforth"])
 def test_no_fixed_budget_that_fits_is_better(name, simulated):
     problem, ratios = simulated.slow(nq.problems.get(name), 2e-3), []

@@ -15,7 +15,7 @@ import numpy as np
 from nestquad import pages
 from nestquad._checks import listed, shown
 from nestquad._frames import frame_of
-from nestquad._notebook import grid
+from nestquad._notebook import grid, text_rows
 from nestquad._progress import ProgressLike, as_progress
 from nestquad._typing import Array, RNGLike
 from nestquad.design._experiment import Experiment, check_experiment
@@ -180,13 +180,7 @@ class DesignComparison:
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def __str__(self) -> str:
-        cells = [self._head, *self._cells()]
-        first = max(len(row[0]) for row in cells)
-        wide = [max(len(row[i]) for row in cells) for i in range(1, len(self._head))]
-        lines = []
-        for row in cells:
-            numbers = [cell.rjust(width) for cell, width in zip(row[1:], wide, strict=True)]
-            lines.append("  ".join([row[0].ljust(first), *numbers]))
+        lines = text_rows([self._head, *self._cells()])
         lines[1 + self.best] += " ←"
         return "\n".join(lines)
 
@@ -258,13 +252,10 @@ def compare(
     >>> import numpy as np
     >>> import nestquad as nq
     >>> from nestquad import design
-    >>> slope = design.Experiment(  # y = θ d + noise of standard deviation 0.5
-    ...     prior=nq.Normal(0.0, 1.0),
-    ...     log_prob=lambda y, theta, d: (-2.0 * (y - theta * d) ** 2)[..., 0] - np.log(1.2533),
-    ...     simulate=lambda theta, e, d: theta * d + 0.5 * e,
-    ...     noise=nq.Normal(0.0, 1.0),
+    >>> slope = design.Experiment(  # a simulator alone: lower bounds, without a budget
+    ...     nq.Normal(), simulate=lambda theta, e, d: theta * d + 0.5 * e, noise=nq.Normal()
     ... )
-    >>> table = design.compare(slope, [0.5, 1.0, 2.0], budget=3000, rng=0)
+    >>> table = design.compare(slope, [0.5, 1.0, 2.0], rng=0)
     >>> table.best
     2
     """

@@ -28,6 +28,7 @@ _MOST_CELLS = 2**22  # likelihoods in memory at once
 _GOLDEN = 1.618
 _CONVERGING = 0.5  # ratio of changes below which their sum is no accident; h² has 0.38
 _LARGEST = 1e6  # limit of minus log likelihoods: their probabilities are zero
+_ABSENT = 1e-4  # nats of outcomes that a table lacks, at most
 _TOTAL = 1e-6  # largest error of the sum of probabilities of all outcomes
 
 
@@ -185,14 +186,17 @@ class OutcomeTable:
                 return 0.0, np.inf
             logs = self.logs(np.arange(float(len(law.weights)))[:, None])
             evidence, divergence = divergences(logs, law.weights)
-            return float(np.exp(evidence) @ divergence), 0.0
+            return float(np.exp(evidence) @ divergence), absent_gain(logs, law.weights)
         best, terms = (0.0, np.inf), list[Array]()
         for grid in PriorGrid.finer(law.base_dim, accuracy):
             if best[1] <= accuracy or not self._affords(len(grid.points), likelihoods):
                 break
-            evidence, divergence = divergences(self.logs(grid.points), grid.weights)
+            logs = self.logs(grid.points)
+            if (absent := absent_gain(logs, grid.weights)) > _ABSENT:
+                return 0.0, np.inf
+            evidence, divergence = divergences(logs, grid.weights)
             terms.append(np.exp(evidence) * divergence)
-            best = float(terms[-1].sum()), grid_error(terms)
+            best = float(terms[-1].sum()), grid_error(terms) + absent
             likelihoods -= len(grid.points) * len(self.single)
         return best
 
@@ -203,7 +207,8 @@ class OutcomeTable:
         """Jackknife pseudo-values (R,) of the mutual information, with n nodes each.
 
         Leaving out one scrambled net of nodes at a time removes the bias of first order of the
-        entropy of the data (Efron and Stein, 1981, The jackknife estimate of variance).
+        entropy of the data (Efron and Stein, 1981, The jackknife estimate of variance). They are
+        NaN where outcomes are absent that matter.
         """
         experiment, inside, means = self.setup.experiment, [], []
         base = experiment.prior_law.base_dim
@@ -211,6 +216,8 @@ class OutcomeTable:
             u = Sobol().uniforms(stream.child(9, r), base, (0, 1), (0, n))[0]
             logs = self.logs(experiment.latent(u))
             p = np.exp(logs)
+            if absent_gain(logs, np.full(n, 1.0 / n)) > _ABSENT:
+                return np.full(replicates, np.nan)
             inside.append(float((p * np.maximum(logs, -_LARGEST)).sum(axis=1).mean()))
             means.append(p.mean(axis=0))
         table, within = np.array(means), np.array(inside)
@@ -236,6 +243,15 @@ def grid_error(terms: Sequence[Array]) -> float:
     before, change = np.abs(np.diff(terms[-3:], axis=0)).sum(axis=1)
     ratio, moved = change / max(before, 1e-300), abs(float(np.sum(terms[-1] - terms[-2])))
     return 2.0 * moved * ratio**_GOLDEN if ratio < _CONVERGING else float(change)
+
+
+def absent_gain(logs: Array, weights: Array) -> float:
+    """Bound of the gain by outcomes that are not in a table, in nats.
+
+    With probability m, their posteriors are on a part of the prior that has at least about m.
+    """
+    m = float(weights @ np.maximum(1.0 - np.exp(logs).sum(axis=1), 0.0))
+    return float(m * (1.0 - np.log(max(m, 1e-300))))
 
 
 def divergences(logs: Array, weights: Array) -> tuple[Array, Array]:

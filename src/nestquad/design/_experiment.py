@@ -408,18 +408,12 @@ class _Likelihood:
     def payload(self) -> bytes:
         return packed((self.experiment, self.design))
 
-    def __reduce__(self) -> tuple[type[_PackedLikelihood], tuple[bytes]]:
-        return _PackedLikelihood, (self.payload,)
+    def __reduce__(self) -> tuple[Callable[[bytes], _Likelihood], tuple[bytes]]:
+        return _unpacked, (self.payload,)
 
 
-@dataclass(frozen=True)
-class _PackedLikelihood:
-    """A likelihood on its way to another process, unpacked there at the first call."""
-
-    payload: bytes
-
-    def __call__(self, pair: tuple[Array, ...]) -> Array:
-        return _Likelihood(*opened(self.payload))(pair)
+def _unpacked(payload: bytes) -> _Likelihood:
+    return _Likelihood(*opened(payload))
 
 
 def check_experiment(experiment: Any) -> None:

@@ -64,7 +64,8 @@ class GainSettings:
     most_data: int = 2**16  # data of each replicate in a step
     most_base: int = 2**15  # simulations of each replicate towards a tolerance
     pilot_data: int = 64  # data that show the spacing of a grid
-    grid_data: int = 1024  # data of each replicate on a grid, at least
+    # Data of each replicate on a grid, at least; `pilot_data` where the proposal misses posteriors.
+    grid_data: int = 1024
     grid_error: float = (
         1e-3  # mean change in nats of divergences below which no finer grid is tried
     )
@@ -401,6 +402,8 @@ class Run:
                 return None
             answers = table.gains(size, SETTINGS.replicates, stream)
             error = half_width(answers)
+            if np.isnan(error):
+                return None
             if 0.0 < self.goal(float(answers.mean())) < error:
                 return None
         return self._gain(
@@ -468,7 +471,7 @@ class Run:
     def _spend(self) -> Gain:
         """One step for a budget; for a time or a tolerance a pilot, a large step, a correction."""
         inner = SETTINGS.n_inner
-        if self._on_grid():
+        if self._on_grid(SETTINGS.grid_data):
             return self._answer()
         if self.max_seconds is None and self.goal(1.0) == 0.0:
             assert self.budget is not None
@@ -480,6 +483,8 @@ class Run:
             return self._answer()
         if not self._turn(min(SETTINGS.pilot, self._affordable(inner)), inner):
             return self._bound("time")
+        if self.turns[0].missed > SETTINGS.most_missed and self._on_grid(SETTINGS.pilot_data):
+            return self._answer()
         for step in range(SETTINGS.most_steps):
             self._add_simulations()
             n, inner = self._size(step)
@@ -542,12 +547,12 @@ class Run:
             n, inner = 2.0 * n, inner // 2
         return int(n), inner
 
-    def _on_grid(self) -> bool:
+    def _on_grid(self, least: int) -> bool:
         """Average divergence of posteriors from the prior on a grid of one or two parameters.
 
-        A pilot shows the spacing. False, if the limits do not afford data enough: likelihoods are
-        for draws of the proposal then. With E[log p(y | θ)] at the θ that made the data, the same
-        likelihoods have a second route to the gain.
+        A pilot shows the spacing. False, if the limits do not afford that number of data for each
+        replicate: likelihoods are for draws of the proposal then. With E[log p(y | θ)] at the θ
+        that made the data, the same likelihoods have a second route to the gain.
         """
         learned, law = self.utility.learned, self.utility.learned.experiment.prior_law
         limited = self.budget is not None or self.max_seconds is not None
@@ -555,7 +560,7 @@ class Run:
         if isinstance(law, Empirical) or not (limited and informative):
             return False
         begin, error, terms = self.schedule.now(), np.inf, list[Array]()
-        rows, n, least = self.populations[0].y[: SETTINGS.pilot_data], 0, SETTINGS.grid_data
+        rows, n = self.populations[0].y[: SETTINGS.pilot_data], 0
         for grid in PriorGrid.finer(law.base_dim):
             if error <= SETTINGS.grid_error or self._grid_data(len(grid.points)) < least:
                 break

@@ -28,7 +28,8 @@ class Linearized:
 
     Parameters are regressed on the data of simulations whose random numbers all designs share
     (statistical linearization; Särkkä, 2013, Bayesian filtering and smoothing, section 5.4). With
-    few observations, their squares and products are predictors too.
+    few observations, their squares and products are predictors too. Noise is antithetic: additive
+    noise does not disturb the slopes.
 
     Attributes
     ----------
@@ -48,8 +49,9 @@ class Linearized:
 
     @classmethod
     def of(cls, experiment: Experiment, n: int, stream: Stream) -> Linearized:
-        u = Sobol().uniforms(stream, experiment.dim, (0, 1), (0, n))[0]
+        u = Sobol().uniforms(stream, experiment.dim, (0, 1), (0, n // 2))[0]
         base = experiment.prior_law.base_dim
+        u = np.concatenate([u, np.concatenate([u[:, :base], 1.0 - u[:, base:]], axis=1)])
         latent = experiment.latent(u[:, :base])
         theta = experiment.theta(latent)
         kept = list(experiment.targets or range(experiment.n_parameters))
@@ -237,21 +239,17 @@ def exchange(
 def _information(model: Linearized, candidates: Array, points: int) -> Array:
     """Information matrices (m, k, k) of single observations at the candidates."""
     parts = []
-    for start in range(0, len(candidates), points):
-        index = np.minimum(np.arange(start, start + points), len(candidates) - 1)
-        y = _centered(model.data(candidates[index]))
+    solve = np.linalg.pinv(model.z)
+    for candidate in candidates:  # the first of equal points: all have the same noise
+        y = _centered(model.data(np.stack([candidate] * points)))
         if y.shape[1] % points:
             raise InputError(
                 "simulate", f"{y.shape[1]} observations", f"the same number at each of {points}"
             )
-        slopes = np.linalg.lstsq(model.z, y, rcond=None)[0]
-        residual = y - model.z @ slopes
         each = y.shape[1] // points
-        for j in range(min(points, len(candidates) - start)):
-            columns = slice(j * each, (j + 1) * each)
-            noise = _covariance(residual[:, columns]) + 1e-12 * np.eye(each)
-            b = slopes[:, columns]
-            parts.append(b @ np.linalg.solve(noise, b.T))
+        b = solve @ y[:, :each]
+        noise = _covariance(y[:, :each] - model.z @ b) + 1e-12 * np.eye(each)
+        parts.append(b @ np.linalg.solve(noise, b.T))
     return np.stack(parts)
 
 

@@ -21,7 +21,7 @@ from nestquad._typing import Array, RNGLike
 from nestquad.design._compare import Criterion, DesignComparison, coordinates, label_of
 from nestquad.design._exact import OutcomeTable
 from nestquad.design._experiment import Experiment, Setup, check_experiment
-from nestquad.design._gain import SETTINGS, Gain, eig, half_width, variance_reduction
+from nestquad.design._gain import ROUNDING, SETTINGS, Gain, eig, half_width, variance_reduction
 from nestquad.design._learned import Shared, amortized_bounds
 from nestquad.design._linear import Linearized, exchange
 from nestquad.errors import InputError, NestquadError
@@ -56,8 +56,6 @@ class SearchSettings:
     each: int = 8  # with these bounds, and these for each coordinate
     same: float = 1e-4  # range of differences from linearized gains that needs no local search
     amortized: int = 64  # candidates for which one proposal is learned
-    moves: int = 4  # passes over the points of an exchanged design, which move to a better one
-    neighbors: int = 8  # of so many candidates around them
     finalists: int = 4
     fewest: int = 320  # likelihoods of an estimate
     exact: float = 1e-3  # error in nats, smooth in the design, of sums over outcomes
@@ -339,7 +337,7 @@ class _Search:
         self.bounded = self.criterion is eig
         share = SEARCH.shares[0] * (1.0 if self.bounded else 0.5)
         self.for_finalists = None if self.budget is None else int(share * self.budget)
-        self.searched, self.largest, self.left = 0, 0.0, 0.0
+        self.searched, self.largest = 0, 0.0
         few = self.bounded and self.experiment.targets is None
         self.summed = few and self.experiment.prior_law.base_dim <= 2
 
@@ -445,7 +443,6 @@ class _Search:
         if points is not None:
             table = np.asarray(designs, dtype=float)
             designs = exchange(self.experiment, table, int(points), stream=self.stream.child(5))
-            designs.insert(0, self._moved(designs[0], table))
         tests = [_constraint(entry) for entry in constraints]
         allowed = [d for d in designs if all((test(d) >= -1e-9).all() for test in tests)]
         if not allowed:
@@ -458,28 +455,6 @@ class _Search:
         if bounds is not None:  # both are lower bounds of the gain
             values = np.maximum(values, bounds / [self.price(d) for d in allowed])
         return _ranked(map(Tried, allowed, values.tolist(), places))
-
-    def _moved(self, design: Array, table: Array) -> Array:
-        """Design with points moved to neighboring candidates while the linearized gain grows.
-
-        The exchange has noisy matrices of information. What is gained here is of the order of what
-        may be left, and is added to the limit of the regret.
-        """
-        rows = table.reshape(len(table), -1) / np.maximum(np.ptp(table, axis=0).ravel(), 1e-300)
-        at = [int(np.argmin(np.abs(table - x).reshape(len(table), -1).sum(1))) for x in design]
-        first = best = self.score(self.fine, table[at])
-        for _ in range(SEARCH.moves):
-            before = best
-            for i in range(len(at)):
-                away = np.abs(rows - rows[at[i]]).max(axis=1)
-                for other in np.argsort(away, kind="stable")[1 : SEARCH.neighbors + 1]:
-                    new = [*at[:i], int(other), *at[i + 1 :]]
-                    if (value := self.score(self.fine, table[new])) > best:
-                        at, best = new, value
-            if best == before:
-                break
-        self.left = best - first
-        return np.asarray(table[at])
 
     def _measured(self, place: Array) -> Tried:
         assert self.space is not None
@@ -649,7 +624,7 @@ class _Search:
             error = half_width(ahead) / NORMAL_95 if len(ahead) > 1 else 0.0
             moved = len(near) > 1
             draws[:, i] += ahead.mean() + moved * np.hypot(error, apart) * normals[1][:, i]
-        limit = max(float(np.quantile(draws.max(axis=1), 0.95)), 0.0) + self.left
+        limit = max(float(np.quantile(draws.max(axis=1), 0.95)), ROUNDING)
         if _is_sum(known[best]):  # what the last steps of the local search have gained
             around = [e.value for e in ranked if _distance(e, [known[best]]) < SEARCH.apart]
             limit += around[0] - around[min(len(known[best].place) + 1, len(around) - 1)]

@@ -123,9 +123,10 @@ class Auto(Method[Race]):
     more promising of both continues: the promise is the half-width, extrapolated to the remaining
     evaluations at the rate that the method has shown.
 
-    Without a budget, time counts instead of evaluations: `NQMC` goes first, the pilot of a model
-    follows, and promises are compared in seconds, or in half-widths at their end. They stand in
-    the notes.
+    Without a budget, time counts instead of evaluations: four show how long g takes. Where at most
+    256 fit into the seconds, `JointProcess` has the others. Elsewhere `NQMC` goes on, the pilot of
+    a model follows, and promises are compared in seconds, or in half-widths at their end. They
+    stand in the notes.
 
     Parameters
     ----------
@@ -458,6 +459,9 @@ class _TimedContest(_Contest):
             room, early, least = self.cost(plain), 0.0, DEFAULT.early[0]
             most, rival = self.left, plain.needs(half_width)
         size = max(int(min(DEFAULT.least[0], DEFAULT.models * rival)), least)
+        if time.is_analysis and not self.aimed:  # points cost little beside a fit
+            allowed, largest = share * room / (len(methods) * time.share), DEFAULT.least[0]
+            size = time.largest(lambda n: time.seconds(n, 0, 0), allowed, min(most, largest))
         parts = self.planned(methods, (size, size), most) if most else {}
         takes = sum(seconds_of(time, design) for design in parts.values())
         lost = takes - time.seconds_of_g * sum(design.n_evaluations for design in parts.values())

@@ -14,7 +14,7 @@ from nestquad.errors import InputError
 from nestquad.plots import axes_or_new, series_styles
 from nestquad.result import NORMAL_95, Estimate
 from nestquad.risk._rows import Tabular
-from nestquad.risk._targets import Targets, part_of
+from nestquad.risk._targets import Targets, part_of, values_of
 
 DefaultCurve = float | Sequence[float] | Callable[[Array], ArrayLike]
 
@@ -112,10 +112,7 @@ def weighted_sum(estimate: Estimate, weights: Array) -> Estimate:
 def dates_of(outputs: Any) -> Array:
     """Dates in years, checked."""
     expected = "dates in years, in increasing order, one for each output of g"
-    try:
-        dates = np.asarray(outputs, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InputError("outputs", repr(outputs), expected) from error
+    dates = numbers("outputs", outputs, expected)
     rising = dates.ndim == 1 and dates.size > 0 and (np.diff(dates, prepend=0.0) >= 0).all()
     if not rising or dates[-1] <= 0 or not np.isfinite(dates).all():
         raise InputError("outputs", repr(outputs), expected)
@@ -127,13 +124,10 @@ def default_probabilities(curve: DefaultCurve, dates: Array | None) -> Array:
     if dates is None:
         n = 1 if callable(curve) else max(np.size(np.asarray(curve, object)), 1)
         dates = np.arange(1.0, n + 1.0)
-    try:
-        found = numbers("default_curve", curve(dates) if callable(curve) else curve, "numbers")
-    except InputError:
-        raise
-    except Exception as error:  # of the user's function
-        given = f"a function that raised {type(error).__name__}: {error}"
-        raise InputError("default_curve", given, "a function of an array of dates") from error
+    function = curve if callable(curve) else lambda _: curve
+    found = values_of(
+        "default_curve", function, dates, "numbers, or a function of an array of dates"
+    )
     if found.ndim == 0 and not callable(curve):
         if found < 0:
             raise InputError("default_curve", f"a hazard rate of {found:g}", "one of at least 0")

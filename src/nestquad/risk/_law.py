@@ -245,6 +245,10 @@ class LawSettings:
     bias_width
         Scale of the Laplace prior of log(size of b / claimed size). A prior of 2 shrinks b towards
         zero: errors were a fifth larger on even seeds of `studies/risk`, at intervals .96 as wide.
+    contradiction
+        Standard errors by which the mean product of pairs has to exceed the mean of v before it
+        takes its place. With one, errors on `book5-sampled` were twice as large (even seeds), since
+        v was up to six times too large.
     """
 
     n_nodes: int = 4096
@@ -259,6 +263,7 @@ class LawSettings:
     degrees: float = 4.0
     larger_bias_width: float = 4.0
     bias_width: float = 0.5
+    contradiction: float = 2.0
 
 
 DEFAULT = LawSettings()
@@ -489,16 +494,9 @@ class LawOfJ:
         others = [self._sample(0, np.random.default_rng(1), shape) for shape in _SHAPES]
         center = targets.values(self.center)
         change = np.max([np.abs(targets.values(one) - center) for one in others], axis=0)
-        trust = np.array([self._trust_at(targets.place(self.center, *key)) for key in targets.keys])
+        weights = self.scatter.weights
+        trust = weights @ self.scatter.trust(self.v[0]) / weights.sum()
         return np.asarray(self.settings.hidden * (1.0 - trust**3) * change)
-
-    def _trust_at(self, c: float) -> float:
-        """ρ of pairs whose J may be at a loss c, by the chance that Ĵ leaves undecided."""
-        assert self.scatter is not None
-        chance = self._beyond(c)[self.scatter.column]
-        weights = self.scatter.weights * chance * (1.0 - chance)
-        total = float(weights.sum())
-        return float(weights @ self.scatter.trust(self.v[0])) / total if total > 0 else 1.0
 
     def _few_hits(self, c: float, value: float, n_draws: int) -> Array:
         """Changes (K,) of P(J > c) where few pairs and scenarios of the fit are beyond c, or none.
@@ -583,7 +581,7 @@ class LawOfJ:
             b[1:] = b[0] + scale[:, None] * (b[1:] - b[0])
             return b, np.full_like(b, seen.least)
         b = draw_bias(self, seen, n, rng, chosen.bias_width)
-        return b, draw_variances(self, seen, b[0], n, rng)
+        return b, draw_variances(self, seen, b[0], n, rng, clearly=chosen.contradiction)
 
     def corrected(
         self, pairs: Pairs, rng: np.random.Generator, values: Array | None = None

@@ -335,7 +335,7 @@ class TailSampling(Method[RiskState]):
             new = scenarios.parts(learning) if several and kept is None else None
             parts = new if kept is None else kept.parts
             check = replace(draws, values=self.lines(draws.values))
-            model = self.stacked(models, check)
+            model = self.stacked(models, check, kept)
             if kept is not None and kept.n_pairs and model.is_same(kept.model):
                 model, dense = kept.model, kept.dense
             else:  # without pairs it only shows where pairs should be
@@ -396,12 +396,16 @@ class TailSampling(Method[RiskState]):
             plan = replace(last.state.time, seconds_of_g=each)
         return plan.corrected(seconds, n, total - n, total - before, fitted=fitted)
 
-    def stacked(self, models: list[ModelOfJ], check: Check) -> StackedModel:
+    def stacked(
+        self, models: list[ModelOfJ], check: Check, kept: RiskState | None = None
+    ) -> StackedModel:
         """Average of a lattice and a regression, weighted by residuals of the first pairs.
 
         Regressions may give the control variates alone, or all: their cost at a pair is that of a
-        few terms, and a lattice takes all of its points.
+        few terms, and a lattice takes all of its points. A state that is `kept` may have the same.
         """
+        if kept is not None and kept.n_pairs >= SETTINGS.most_choosing:
+            return kept.model
         if len(models) < 2 or not len(check.values):
             return StackedModel.single(models[-1])
         check, last = check.first(SETTINGS.most_choosing), len(models) - 1

@@ -46,13 +46,7 @@ class Spectrum:
         edges = np.concatenate([[0.0], ndtr(np.linspace(-6.0, 6.0, n - 1)), [1.0]])
         inside = (np.arange(n_points) + 0.5) / n_points
         u = edges[:-1, None] + np.diff(edges)[:, None] * inside
-        try:
-            phi = numbers("spectral", function(u.ravel()), expected)
-        except InputError:
-            raise
-        except Exception as error:  # of the user's function
-            given = f"{name}, which raised {type(error).__name__}: {error}"
-            raise InputError("spectral", given, expected) from error
+        phi = values_of("spectral", function, u.ravel(), expected)
         if phi.shape != (u.size,) or not np.isfinite(phi).all() or (phi < 0).any():
             raise InputError("spectral", f"{name} with values {shown(phi[:3])}, …", expected)
         density = phi.reshape(u.shape).mean(axis=1)
@@ -159,16 +153,21 @@ def label(kind: Kind, level: Any) -> str:
     return words[kind] if kind in ("ee", "ene") else f"{words[kind]} {100 * level:g} %"
 
 
+def values_of(argument: str, function: Callable[[Array], Any], at: Array, expected: str) -> Array:
+    """Values of a user's function of an array."""
+    try:
+        return numbers(argument, function(at), expected)
+    except InputError:
+        raise
+    except Exception as error:
+        given = f"a function that raised {type(error).__name__}: {error}"
+        raise InputError(argument, given, expected) from error
+
+
 def _numbers(argument: str, given: object, levels: bool = False) -> tuple[float, ...]:
     expected = _BELOW_ONE if levels else "finite thresholds"
-    try:
-        found = np.atleast_1d(np.asarray(given))
-        if found.size and found.dtype.kind not in "iuf":
-            raise TypeError(found.dtype)
-        found = found.astype(float)
-    except (TypeError, ValueError) as error:
-        raise InputError(argument, repr(given), expected) from error
+    found = np.atleast_1d(numbers(argument, given, expected))
     bad = ~np.isfinite(found) | (levels & ((found <= 0) | (found >= 1)))
-    if found.ndim > 1 or bad.any():
+    if found.ndim > 1 or bad.any() or np.asarray(given).dtype == bool:
         raise InputError(argument, repr(given), expected)
     return tuple(dict.fromkeys(found.tolist()))

@@ -23,7 +23,7 @@ from nestquad.result import NORMAL_95, plain
 from nestquad.risk._distribution import LossDistribution
 from nestquad.risk._law import LawOfJ
 from nestquad.risk._measure import RunLimits
-from nestquad.risk._method import TailSampling
+from nestquad.risk._method import RiskState, TailSampling
 from nestquad.risk._report import RiskReport
 from nestquad.risk._rows import cells_of
 from nestquad.risk._scenarios import Scenarios
@@ -58,7 +58,9 @@ class ProxySampling(TailSampling):
         assert isinstance(found, ProxyModel)
         return found
 
-    def stacked(self, models: list[ModelOfJ], check: Check) -> StackedModel:
+    def stacked(
+        self, models: list[ModelOfJ], check: Check, kept: RiskState | None = None
+    ) -> StackedModel:
         """Proxy or learned model, by their errors where the measures depend on J.
 
         A proxy that is flat in its tail does not order scenarios there: the law of J given such an

@@ -241,18 +241,11 @@ def best_sizes(values: pd.DataFrame) -> pd.DataFrame:
             notes.append("that it pays is not certain: its interval reaches below 0")
         if (part["years"] == 0).all():
             notes.append("results are taken as immediate: no duration was given")
-        rows.append(
-            {
-                "design": design,
-                "wtp": k,
-                "n": int(best["n"]) if best["optimal"] else 0,
-                **{name: float(best[name]) for name in ("enbs", "enbs_lower", "enbs_upper")},
-                "near_from": int(near.min()) if len(near) else 0,
-                "near_to": int(near.max()) if len(near) else 0,
-                "years": float(best["years"]),
-                "notes": "; ".join(notes),
-            }
-        )
+        row = {"design": design, "wtp": k, "n": int(best["n"]) if best["optimal"] else 0}
+        row |= {name: float(best[name]) for name in ("enbs", "enbs_lower", "enbs_upper")}
+        ends = (int(near.min()), int(near.max())) if len(near) else (0, 0)
+        row |= {"near_from": ends[0], "near_to": ends[1], "years": float(best["years"])}
+        rows.append({**row, "notes": "; ".join(notes)})
     return pandas().DataFrame(rows)
 
 

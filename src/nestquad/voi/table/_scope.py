@@ -75,25 +75,17 @@ def scenarios(
         best, own = int((w @ means).argmax()), means.argmax(axis=1)
         value = float(w @ means.max(axis=1) - (w @ means).max())
         gains = [b[:, d] - b[:, best] for b, d in zip(benefits, own, strict=True)]
-        drawn = np.array(
-            [_drawn_means(b, o, source) for b, o in zip(benefits, known, strict=True)]
-        )  # (scenarios, draws, options)
+        pairs = zip(benefits, known, strict=True)
+        drawn = np.array([_drawn_means(*pair, source) for pair in pairs])  # (S, draws, options)
         mixed = np.tensordot(w, drawn, 1)
         low, high = np.quantile(w @ drawn.max(axis=2) - mixed.max(axis=1), (0.025, 0.975))
         se = _pooled(gains, w, known)
         losses = [b.max(axis=1) - b[:, best] for b in benefits]
-        rows.append(
-            {
-                "wtp": wtp,
-                "best": first.options[best],
-                "resolving": value,
-                "se": se,
-                "lower": max(min(value - NORMAL_95 * se, float(low)), 0.0),
-                "upper": max(value + NORMAL_95 * se, float(high)),
-                "evpi": float(w @ [loss.mean() for loss in losses]),
-                "evpi_se": _pooled(losses, w, known),
-            }
-        )
+        lower = max(min(value - NORMAL_95 * se, float(low)), 0.0)
+        upper = max(value + NORMAL_95 * se, float(high))
+        everything, error = float(w @ [loss.mean() for loss in losses]), _pooled(losses, w, known)
+        row = {"wtp": wtp, "best": first.options[best], "resolving": value, "se": se}
+        rows.append({**row, "lower": lower, "upper": upper, "evpi": everything, "evpi_se": error})
     return pandas().DataFrame(rows)
 
 
