@@ -459,6 +459,9 @@ class _TimedContest(_Contest):
             room, early, least = self.cost(plain), 0.0, DEFAULT.early[0]
             most, rival = self.left, plain.needs(half_width)
         size = max(int(min(DEFAULT.least[0], DEFAULT.models * rival)), least)
+        if time.is_analysis and not self.aimed:  # points cost little beside a fit
+            allowed, largest = share * room / (len(methods) * time.share), DEFAULT.least[0]
+            size = time.largest(lambda n: time.seconds(n, 0, 0), allowed, min(most, largest))
         parts = self.planned(methods, (size, size), most) if most else {}
         takes = sum(seconds_of(time, design) for design in parts.values())
         lost = takes - time.seconds_of_g * sum(design.n_evaluations for design in parts.values())

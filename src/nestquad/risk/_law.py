@@ -245,6 +245,10 @@ class LawSettings:
     bias_width
         Scale of the Laplace prior of log(size of b / claimed size). A prior of 2 shrinks b towards
         zero: errors were a fifth larger on even seeds of `studies/risk`, at intervals .96 as wide.
+    contradiction
+        Standard errors by which the mean product of pairs has to exceed the mean of v before it
+        takes its place. With one, errors on `book5-sampled` were twice as large (even seeds), since
+        v was up to six times too large.
     """
 
     n_nodes: int = 4096
@@ -259,6 +263,7 @@ class LawSettings:
     degrees: float = 4.0
     larger_bias_width: float = 4.0
     bias_width: float = 0.5
+    contradiction: float = 2.0
 
 
 DEFAULT = LawSettings()
@@ -576,7 +581,7 @@ class LawOfJ:
             b[1:] = b[0] + scale[:, None] * (b[1:] - b[0])
             return b, np.full_like(b, seen.least)
         b = draw_bias(self, seen, n, rng, chosen.bias_width)
-        return b, draw_variances(self, seen, b[0], n, rng)
+        return b, draw_variances(self, seen, b[0], n, rng, clearly=chosen.contradiction)
 
     def corrected(
         self, pairs: Pairs, rng: np.random.Generator, values: Array | None = None
