@@ -161,6 +161,7 @@ def run(out: Path, seeds: Sequence[int], parity: str, line: str) -> None:
     chosen = of_parity(seeds, parity)
     rows = [row for kind in KINDS for seed in chosen for row in runs(seed, kind)]
     suffix = "" if parity == "odd" else f"_{parity}"
+    (out / "data").mkdir(parents=True, exist_ok=True)
     with (out / "data" / f"sensitivities{suffix}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(asdict(rows[0])), lineterminator="\n")
         writer.writeheader()

@@ -317,7 +317,7 @@ class Run:
     def __post_init__(self) -> None:
         check_experiment(self.experiment)
         self.schedule, self.turns = TimeSplit(self.max_seconds), list[CorrectionTurn]()
-        self.method, self.simulated = "importance", np.zeros(1)
+        self.method, self.simulated = "importance", np.zeros(2)
         expected = "a whole number of at least 512: the proposal is learned from a half of them"
         most = SETTINGS.simulations if self.simulations is None else self.simulations
         if not number("simulations", most, expected, above=511).is_integer():
@@ -667,8 +667,8 @@ class Run:
             whole = replace(whole, missing=change / (whole.n_inner / first.n_inner) ** 0.5)
         value, n = float(answers.mean()), len(answers)
         spread = half_width(answers) / NORMAL_95
-        between = whole.apart - self.simulated  # both routes vary between replicates
-        apart, allowed = float(between.mean()), 3.0 * half_width(between) + whole.missing
+        errors = np.hypot(half_width(whole.apart), half_width(self.simulated))
+        apart, allowed = float(whole.apart.mean()), 3.0 * errors + whole.missing
         routes = value + np.array([0.0, apart])
         lost = abs(apart) if abs(apart) > allowed + SETTINGS.negligible else 0.0
         warned = list(self.utility.learned.notes)
