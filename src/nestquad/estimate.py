@@ -240,7 +240,8 @@ def solved(
         diagnostics={**found.diagnostics, **counts},
     )
     if found.sample is not None and not isinstance(stated, RepeatedExpectation):
-        answer = replace(answer, bounds=range_of(problem, found.sample.j))
+        with one_blas_thread():
+            answer = replace(answer, bounds=range_of(problem, found.sample.j))
     if answer.candidates:
         log_choice(problem, answer.method, str(answer.diagnostics["notes"][0]))
     log_answer(answer)

@@ -29,7 +29,7 @@ try:
 except nestquad.MissingExtraError as error:
     print(error)
 """
-    assert "'botorch'" in _run(code)
+    assert ".[botorch]" in _run(code)
 
 
 def test_other_names_are_missing_as_usual():

@@ -196,7 +196,7 @@ def heavy_tail_errors(parts: Array, spread: Array | float, least: float) -> Arra
 
     A tail is heavy where few parts carry all of the variance and their sizes follow a Pareto law of
     shape `least` or more, unless they are negligible beside the spread (p,) of what is averaged.
-    From a shape of 1/2 on there is no variance, from 1 on no mean.
+    From a shape of 0.7 on means of realistic samples are not reliable, from 1 on there is none.
     """
     n, largest = len(parts), np.abs(parts).max(axis=0, initial=0.0)
     size = n * largest / np.maximum(spread, np.finfo(float).tiny)
@@ -372,7 +372,7 @@ def heavy_errors(model: ModelOfJ, n_answers: int) -> Array:
     base, share = model.sketch, model.sketch.weights / model.sketch.weights.sum()
     # f compares the outputs: one that is constant has the spread of the others.
     spread = np.sqrt(share @ (base.j - share @ base.j) ** 2).max()
-    error = heavy_tail_errors(rest / weights.sum(), spread, 0.5).max()
+    error = heavy_tail_errors(rest / weights.sum(), spread, 0.7).max()
     return np.full((n_answers, 1), error)
 
 

@@ -483,7 +483,8 @@ class _TimedContest(_Contest):
         if candidate.method.plain and candidate.n <= DEFAULT.first:
             room = DEFAULT.cheap[0] * self.seconds / max(candidate.seconds_each, 1e-12)
             most = min(room, self.left, DEFAULT.early[0] if self.aimed else DEFAULT.least[0])
-            size = 2.0 ** np.floor(np.log2(max(most, 4.0 * candidate.n)))
+            least = min(4.0 * candidate.n, candidate.n + self.affordable(candidate))
+            size = 2.0 ** np.floor(np.log2(max(most, least)))
             return replace(self.goal, adaptive=False), size - candidate.n
         if self.aimed or candidate.method.plain or candidate.turn.final:
             return self.goal, self.left
