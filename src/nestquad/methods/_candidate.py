@@ -12,6 +12,7 @@ from nestquad import clock
 from nestquad.clock import TimePlan
 from nestquad.errors import NestquadError, NumericalError, OutsideDomainError, UnsupportedError
 from nestquad.evaluate import Design, Evaluations, OutOfTimeError
+from nestquad.methods._events import HEAVY_TAIL
 from nestquad.methods._method import Method, Turn
 from nestquad.methods._time import correct_plan, seconds_of, start_plan
 from nestquad.methods.learned import Learned, LearnedDesign
@@ -106,10 +107,17 @@ class Candidate:
             return 0.0
         return float(self.turn.state.parts.get("unseen", 0.0))
 
+    @property
+    def has_heavy_tail(self) -> bool:
+        """Whether few residuals far out decide the answer of a model."""
+        state = None if self.turn is None else self.turn.state
+        return isinstance(state, Learned) and state.parts.get("tail", 0.0) == np.inf
+
     def informed(self, others: Sequence[Candidate]) -> Candidate:
         """Candidate with an interval that allows for the values that others have seen.
 
-        *Rare values of g.* Their frequency does not depend on the method. The number of points
+        *Heavy tails.* Values far out that one candidate has met, others have missed. *Rare values
+        of g.* Their frequency does not depend on the method. The number of points
         counts for a plain rule, not for kernel rules, which reuse few x. *Contradiction.* Where the
         interval of another candidate that is no pilot has no point in common, one of them has
         missed a feature of g: their distance is an error. A plain rule is not contradicted by a
@@ -120,6 +128,10 @@ class Candidate:
         estimate, note = self.turn.estimate, "other methods saw rare values of g"
         own, floor = float(np.max(estimate.std_error)), 0.0
         for other in others:
+            if other.has_heavy_tail and not is_pilot(other, others):
+                return replace(
+                    self, turn=replace(self.turn, estimate=estimate.widened(np.inf, HEAVY_TAIL))
+                )
             if other.half_width == np.inf:  # g hardly varied: it shows no frequency
                 continue
             fewer = self.method.plain and other.n < 0.5 * self.n
