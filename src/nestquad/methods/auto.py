@@ -45,6 +45,8 @@ class AutoSettings:
         and for each other one; and of a small budget these shares.
     early
         Evaluations of pilots towards a tolerance, for the first candidate and for each other one.
+        With 96 points in the first, 73 % of the intervals of a compound option that ended there
+        covered, with 192 all of 30: groups of 16 points share what they miss.
     unexplained
         Share of the variance of J that the first candidate may leave unexplained and go on alone.
         Below it, a pilot of `NQMC` beside a lattice was worth nothing: the
@@ -77,7 +79,7 @@ class AutoSettings:
     share: float = 0.04
     least: tuple[int, int] = (512, 128)
     most: tuple[float, float] = (0.4, 0.13)
-    early: tuple[int, int] = (96, 128)
+    early: tuple[int, int] = (192, 128)
     unexplained: float = 0.2
     first: int = 4
     cheap: tuple[float, float] = (0.1, 0.2)
